@@ -3,8 +3,12 @@
     python benchmarks/late_labels.py [DATA] [--delays 48 500] [--streams NAME ...]
 
 Twenty generated streams of 20,000 samples: drift, periods, events whose rows share an outcome, rare
-labels, scores of 0 and 1, constant scores, labels that contradict what was served. ``DATA`` (see
-``streams.py``) adds March Madness in game, where all rows of a game are labelled when it ends.
+labels, scores of 0 and 1, constant scores, labels that contradict what was served.
+
+A second table has streams whose rows repeat, with delays of their own: matches of 50 rows, whose
+labels come at their end; scores that last for four rows, with exponential delays, and with some
+labels that never come. ``DATA`` (see ``streams.py``) adds March Madness in game, where all rows of
+a game are labelled when it ends.
 
 Each number is the log loss of the default minus that of the scores: with the tickets of
 `serve_one`, or by `CalibratedClassifier` without tickets. Its only feature is the score, so it
@@ -12,7 +16,7 @@ cannot distinguish samples of equal scores.
 """
 
 import argparse
-from collections import deque
+import heapq
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +28,8 @@ from streamcal import CalibratedClassifier, HedgedCalibrator
 
 N = 20_000
 T = np.arange(N)
-Serving = tuple[Callable[[float], float], Callable[[float, float], None]]  # serve, learn
+Serving = tuple[Callable[[int, float], float], Callable[[int, float, float], None]]
+"""Functions that serve and learn; the int is the number of the sample."""
 CONTRARY = np.full(N, np.nan)  # each label is the one that was served as less probable
 
 
@@ -63,6 +68,37 @@ def generated() -> Iterator[tuple[str, Vector, Vector]]:
     yield "contrary labels", half, CONTRARY
 
 
+def matches(seed: int, n_matches: int = N // 50) -> tuple[Vector, Vector, Vector]:
+    """Return scores, labels and delays of matches of 50 rows, whose labels come at their end.
+
+    The score is the share of wins among all rows with the same lead. In 72 % of the rows the lead
+    is that of the row before.
+    """
+    rng = np.random.default_rng(seed)
+    leads = rng.choice([-1, 0, 1], (20 * n_matches, 50), p=(0.14, 0.72, 0.14)).cumsum(axis=1)
+    won = np.broadcast_to(leads[:, -1:] > rng.choice([-0.5, 0.5], (len(leads), 1)), leads.shape)
+    _, which, counts = np.unique(leads, return_inverse=True, return_counts=True)
+    which = which.ravel()
+    share = (np.bincount(which, won.ravel()) + 0.5) / (counts + 1.0)
+    first = slice(0, 50 * n_matches)
+    late = np.tile(np.arange(49, -1, -1), n_matches)
+    return share[which][first], won.ravel()[first].astype(float), late
+
+
+def lasting(mean: int, lost: float) -> tuple[Vector, Vector, Vector]:
+    """Return scores that last for four rows, labels, and delays, infinite if the label is lost.
+
+    Delays have this mean: exponential, or all alike if it is 0. Where it is 0, the map from scores
+    to probabilities changes every 700 rows.
+    """
+    rng = np.random.default_rng(mean)
+    scores = np.repeat(rng.choice(np.linspace(0.05, 0.95, 19), N // 4), 4)
+    p = scores if mean else np.where(T // 700 % 2, shifted(scores, 2.0), scores)
+    y = (rng.uniform(size=N) < p).astype(float)
+    late = np.floor(rng.exponential(mean, N)) if mean else np.zeros(N)
+    return scores, y, np.where(rng.uniform(size=N) < lost, np.inf, late)
+
+
 def games(data: Path) -> tuple[Vector, Vector, Vector]:
     """Return scores, labels, and for each row how many rows of its game follow.
 
@@ -82,14 +118,13 @@ def games(data: Path) -> tuple[Vector, Vector, Vector]:
 
 def with_tickets() -> Serving:
     """Return how a hedge serves and learns with its tickets."""
-    hedge, tickets = HedgedCalibrator(), deque()
+    hedge, tickets = HedgedCalibrator(), {}
 
-    def serve(score: float) -> float:
-        p, ticket = hedge.serve_one(score)
-        tickets.append(ticket)
+    def serve(t: int, score: float) -> float:
+        p, tickets[t] = hedge.serve_one(score)
         return p
 
-    return serve, lambda score, y: hedge.learn_one(score, y, served=tickets.popleft())
+    return serve, lambda t, score, y: hedge.learn_one(score, y, served=tickets.pop(t))
 
 
 def told_nothing() -> Serving:
@@ -100,22 +135,22 @@ def told_nothing() -> Serving:
         return {False: 1.0 - score, True: score}
 
     return (
-        lambda score: model.predict_proba_one(features(score))[True],
-        lambda score, y: model.learn_one(features(score), y == 1.0),
+        lambda t, score: model.predict_proba_one(features(score))[True],
+        lambda t, score, y: model.learn_one(features(score), y == 1.0),
     )
 
 
 def excess(make: Callable[[], Serving], scores: Vector, y: Vector, late: Vector) -> float:
     """Return the log loss above that of the scores; labels come ``late`` samples later."""
     serve, learn = make()
-    served, labels, waiting = np.empty(len(y)), y.copy(), deque()
+    served, labels, waiting = np.empty(len(y)), y.copy(), []
     for t, score in enumerate(scores.tolist()):
-        served[t] = serve(score)
+        served[t] = serve(t, score)
         if np.isnan(y[t]):
             labels[t] = float(served[t] < 0.5)
-        waiting.append((t + late[t], score, labels[t]))
+        heapq.heappush(waiting, (t + late[t], t, score, labels[t]))
         while waiting and waiting[0][0] <= t:
-            learn(*waiting.popleft()[1:])
+            learn(*heapq.heappop(waiting)[1:])
     return log_loss(served, labels) - log_loss(scores, labels)
 
 
@@ -124,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--delays", type=int, nargs="+", default=[48, 500])
-    parser.add_argument("--streams", nargs="+", help="all by default")
+    parser.add_argument("--streams", nargs="+", help="of the first table; all by default")
     arguments = parser.parse_args()
     columns = [f"{d} late, {how}" for d in arguments.delays for how in ("tickets", "no tickets")]
     print("| stream | " + " | ".join(columns) + " |")
@@ -133,8 +168,18 @@ def main() -> None:
         y = np.where(np.isnan(p), p, np.random.default_rng(1).uniform(size=N) < p)
         if name in (arguments.streams or [name]):
             row(name, scores, y, [np.full(N, d) for d in arguments.delays])
+    print("\n| rows repeat | tickets | no tickets |\n|---|--:|--:|")
+    for seed in range(3):
+        scores, y, late = matches(seed)
+        row(f"matches, labels at their end ({seed + 1})", scores, y, [late])
+    for mean in (48, 500, 0):
+        for lost in (0.0, 0.1, 0.5):
+            delays = f"exponential, mean {mean}" if mean else "at once"
+            scores, y, late = lasting(mean, lost)
+            row(f"labels {delays}; lost: {lost:.0%}", scores, y, [late])
     if arguments.data:
-        row("March Madness, by game", *games(arguments.data)[:2], [games(arguments.data)[2]])
+        scores, y, late = games(arguments.data)
+        row("March Madness, by game", scores, y, [late])
 
 
 def row(name: str, scores: Vector, y: Vector, delays: list[Vector]) -> None:

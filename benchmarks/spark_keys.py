@@ -50,11 +50,12 @@ def by_rows(events: DataFrame) -> DataFrame:
 def by_pandas(events: DataFrame) -> DataFrame:
     """Return the same with frames of pandas."""
     make = streamcal.PlattCalibrator().clone
+    bundler = bundles.Bundler(events.schema.names, "key")
     learned = (
-        events.mapInArrow(bundles.Bundler("key"), bundles.SCHEMA)
+        events.mapInArrow(bundler, bundles.SCHEMA)
         .groupBy("key")
         .transformWithStateInPandas(
-            PandasLearner(make, "score", "label", None, None, "calibrated"),
+            PandasLearner(make, "key", "score", "label", None, None, "calibrated"),
             outputStructType=StructType([bundles.SCHEMA["rows"]]),
             outputMode="Append",
             timeMode="None",

@@ -1,4 +1,4 @@
-"""Data frames: a Series for a Series, columns as lists, and values that are missing.
+"""Data frames: a Series for a Series, and columns as lists.
 
 No library of data frames is imported here: who passes one of its objects has imported it.
 """
@@ -7,14 +7,15 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 
-def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
+def like_given(values: NDArray[Any], given: Any, what: str = "calibrated") -> NDArray[Any]:
     """Return values as a Series of the library of ``given``; as they are if it is no Series.
 
-    A Series of pandas keeps its index, and both libraries keep the name.
+    A Series of pandas keeps its index. The name is that of ``given``, followed by ``what``, so that
+    a data frame which takes the result as a new column keeps the old one; without a name it has
+    none. narwhals knows the libraries: pandas, polars, PyArrow, cuDF and Modin among them.
 
     Parameters
     ----------
@@ -22,22 +23,40 @@ def like_given(values: NDArray[Any], given: Any) -> NDArray[Any]:
         One value for each of ``given``.
     given : array_like of shape (n_samples,)
         The argument of the caller.
+    what : str
+        What the values are.
 
     Examples
     --------
     >>> import numpy as np
+    >>> import pandas as pd
     >>> like_given(np.array([0.5, 1.0]), [1, 2])
     array([0.5, 1. ])
+    >>> like_given(np.array([0.5, 1.0]), pd.Series([1, 2], name="p")).name
+    'p_calibrated'
     """
-    if type(given) is np.ndarray:  # the usual case
+    if type(given).__module__ in ("numpy", "builtins"):  # the usual cases
         return values
-    result: Any = values
-    if isinstance(given, kind := _name_of("pandas", "Series")):
-        result = kind(values, index=given.index, name=given.name)
-    elif isinstance(given, kind := _name_of("polars", "Series")):
-        result = kind(given.name, values)
+    from narwhals.stable import v2 as nw
+
+    if not nw.dependencies.is_into_series(given):
+        return values
+    series = nw.from_native(given, series_only=True)
+    made = nw.new_series(_extended(series.name, what), values, backend=series.implementation)
+    if (index := nw.maybe_get_index(series)) is not None:
+        made = nw.maybe_set_index(made, index=index)
+    result: Any = made if isinstance(given, nw.Series) else made.to_native()
     array: NDArray[Any] = result
     return array
+
+
+def _extended(name: Any, what: str) -> Any:
+    """Return the name of a column with what its values are; of several levels the last changes."""
+    if name is None or name == "":
+        return name
+    if isinstance(name, tuple):
+        return (*name[:-1], _extended(name[-1], what))
+    return f"{name}_{what}"
 
 
 def column_of(columns: Any, name: str) -> list[Any] | None:
@@ -55,14 +74,13 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
     >>> column_of({"device": ("tv", "phone")}, "country") is None
     True
     """
+    if isinstance(columns, _name_of("polars", "DataFrame")) and name not in columns.columns:
+        return None
     try:
         column = columns[name]
     except KeyError:
         return None
-    except Exception:
-        frame = _name_of("polars", "DataFrame")
-        if isinstance(columns, frame) and name not in columns.columns:
-            return None
+    except (TypeError, ValueError, LookupError, AttributeError):
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
         ) from None
@@ -72,18 +90,6 @@ def column_of(columns: Any, name: str) -> list[Any] | None:
     if isinstance(column, str) or not isinstance(column, Iterable):
         raise TypeError(f"`columns` must hold columns, got {column!r} for {name!r}")
     return list(column)
-
-
-def is_na(value: Any) -> bool:
-    """Return whether a value is the NA of pandas, which stands for a missing one.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> is_na(pd.NA), is_na(None)
-    (True, False)
-    """
-    return "pandas" in sys.modules and value is _name_of("pandas", "NA")
 
 
 def _name_of(library: str, name: str) -> Any:

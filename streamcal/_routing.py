@@ -1,4 +1,4 @@
-"""Which arguments the methods of river models take, looked up through wrappers and pipelines."""
+"""River models: their types, and which arguments their methods take, in pipelines too."""
 
 import inspect
 from abc import abstractmethod
@@ -7,6 +7,11 @@ from typing import Any
 from river import base, compose
 
 from streamcal._clone import Cloned
+
+Features = dict[Any, Any]
+"""Features of a sample; their names are often strings, and may be any hashable values."""
+AnyClassifier = base.Classifier | compose.Pipeline
+AnyRegressor = base.Regressor | compose.Pipeline
 
 
 class Routing(Cloned):

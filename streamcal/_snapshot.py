@@ -4,9 +4,10 @@ import threading
 from typing import Any, NoReturn, Self
 
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-Features = dict[FeatureName, Any]
+from streamcal._locked import new_mutex
+from streamcal._routing import Features
 
 
 class ModelSnapshot:
@@ -31,11 +32,11 @@ class ModelSnapshot:
 
     __slots__ = ("_model", "_mutex")
     _model: Any
-    _mutex: threading.Lock
+    _mutex: threading.RLock
 
     def __init__(self, model: Any) -> None:
         object.__setattr__(self, "_model", model)
-        object.__setattr__(self, "_mutex", threading.Lock())
+        object.__setattr__(self, "_mutex", new_mutex())
 
     def predict_one(self, x: Features, **kwargs: Any) -> Any:
         """Return what the wrapper would have predicted for a sample at that moment."""

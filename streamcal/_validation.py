@@ -5,6 +5,7 @@ position of the first bad value, so that its row in a file can be found.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,6 +95,22 @@ def as_probability(value: Any, name: str = "score") -> float:
     if LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
         return min(max(p, 0.0), 1.0)
     raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
+
+
+def check_mapping(raw: Any) -> None:
+    """Raise ``TypeError`` unless what a model predicts is a mapping from labels.
+
+    Examples
+    --------
+    >>> check_mapping([0.25, 0.75])
+    Traceback (most recent call last):
+    ...
+    TypeError: `predict_proba_one` of the model must return a dict from labels, got [0.25, 0.75]
+    """
+    if not isinstance(raw, Mapping):
+        raise TypeError(
+            f"`predict_proba_one` of the model must return a dict from labels, got {raw!r}"
+        )
 
 
 def check_probability_range(probabilities: Mapping[Any, float]) -> None:
@@ -256,7 +273,11 @@ def check_label(y: Any) -> None:
     ...
     ValueError: `y` must be a label, got None
     """
-    if y is None or y != y:
+    try:
+        missing = y is None or y != y
+    except ArithmeticError:  # a decimal that is a signaling NaN
+        missing = True
+    if missing:
         raise ValueError(f"`y` must be a label, got {y}")
 
 
@@ -327,3 +348,16 @@ def decay_per_sample(half_life: float | None) -> float:
     (1.0, 0.5)
     """
     return 1.0 if half_life is None else float(0.5 ** (1.0 / half_life))
+
+
+def is_na(value: Any) -> bool:
+    """Return whether a value is the NA of pandas, which stands for a missing one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_na(pd.NA), is_na(None)
+    (True, False)
+    """
+    library = sys.modules.get("pandas")  # whoever passes its NA has imported it
+    return library is not None and value is getattr(library, "NA", library)

@@ -17,18 +17,24 @@ spawned process imports the script again.
 
 import contextlib
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 _STARTING, _IDLE, _BUSY, _DONE = range(4)
 _started: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+_processes: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _leave_to_parent() -> None:
     """In a forked process: drop the processes of the parent, whose results are not for this one."""
     for worker in list(_started):
         worker._running = None
+    # When a process exits, `multiprocess` ends all that it takes for its children.
+    module = sys.modules.get("multiprocess.process")
+    if module is not None:
+        module._children.difference_update(list(_processes))
 
 
 if hasattr(os, "register_at_fork"):
@@ -110,14 +116,20 @@ class Worker:
         running = self._running
         if not self.ready() or running is None:
             return False
-        running.flag[0] = _BUSY
         self._failed_starts = 0
         try:
-            running.pipe.send(arguments)
-        except OSError:  # the process has died
+            running.flag[0] = _BUSY
+            try:
+                running.pipe.send(arguments)
+            except OSError as error:
+                if not _is_end(error):
+                    raise
+                self.close()
+                return False
+            running.has_job = True
+        except BaseException:  # a part of the job may be in the pipe
             self.close()
-            return False
-        running.has_job = True
+            raise
         return True
 
     def poll(self) -> Any | None:
@@ -128,19 +140,39 @@ class Worker:
         Exception
             What the function raised, if it did.
         """
-        running = self._running
-        if running is None or not self.done:
+        outcome = self.outcome()
+        if outcome is None:
             return None
-        running.has_job = False
-        running.flag[0] = _IDLE  # also after an error: the pipe will be empty
-        try:
-            result, error = running.pipe.recv()
-        except (EOFError, OSError):  # the process died while it wrote the result
-            self.close()
-            return None
+        result, error = outcome
         if error is not None:
             raise error
         return result
+
+    def outcome(self) -> tuple[Any, Exception | None] | None:
+        """Return the result of the job and None, or None and what the function raised.
+
+        None if the job is not ready; each outcome is returned once.
+        """
+        running = self._running
+        if running is None or not self.done:
+            return None
+        from multiprocess.reduction import ForkingPickler
+
+        try:
+            try:
+                data = running.pipe.recv_bytes()
+            except (EOFError, OSError) as error:
+                if not _is_end(error):
+                    raise
+                self.close()
+                return None
+            running.has_job = False
+            running.flag[0] = _IDLE  # also after an error of the job: the pipe is empty
+        except BaseException:  # the next job must not get this answer
+            self.close()
+            raise
+        found: tuple[Any, Exception | None] = ForkingPickler.loads(data)
+        return found
 
     def close(self) -> None:
         """End the process and drop its job; the next job starts a new process."""
@@ -165,12 +197,21 @@ class _Running:
         self.process = context.Process(
             target=_run_jobs, args=(function, child_pipe, self.flag), daemon=True
         )
+        _processes.add(self.process)
         self.process.start()
         child_pipe.close()
         self.stop = weakref.finalize(self, _end_process, self.process, self.pipe, os.getpid())
 
     def alive(self) -> bool:
         return bool(self.process.is_alive())
+
+
+def _is_end(error: Exception) -> bool:
+    """Return whether this is how a pipe says that the process has died.
+
+    A signal handler may raise another OSError, such as TimeoutError.
+    """
+    return isinstance(error, EOFError | ConnectionError) or type(error) is OSError
 
 
 def _end_process(process: Any, pipe: Any, owner: int) -> None:

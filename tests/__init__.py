@@ -1,5 +1,10 @@
 import re
+import sys
 from typing import Any
+
+# How a process begins that gets little memory, small files or a short life: it writes no byte code,
+# since CPython does not notice that a file was cut off, and loads the rest of it ever after.
+WITHOUT_BYTE_CODE = [sys.executable, "-B"]
 
 
 def named(value: Any) -> str:

@@ -1,5 +1,11 @@
+import contextlib
+import doctest
 import gc
 import os
+import random
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +31,115 @@ settings.load_profile(
 IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 
 
+# What an extra brings, by the names that it is imported under; every other import is a dependency.
+OPTIONAL = {
+    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
+    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
+}
+
+
+MISSING = {name for name in OPTIONAL if find_spec(name) is None}
+
+
+def reason_to_skip(error: BaseException | None) -> str | None:
+    """Return which package of an extra is not installed, if that has raised the error."""
+    error = getattr(error, "failures", [error])[0]  # of a doctest
+    if isinstance(error, doctest.UnexpectedException):
+        error = error.exc_info[1]
+    while error is not None and MISSING:
+        if isinstance(error, ModuleNotFoundError):
+            package = str(error.name).partition(".")[0]
+            if package in MISSING:
+                return f"{package} is not installed"
+        elif isinstance(error, ImportError):  # of this package: "… needs JAX: pip install …"
+            needed = str(error).partition(" needs ")[2].partition(":")[0]
+            if MISSING & set(needed.lower().split(", ")):
+                return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """Skip the test if something inside lacks an extra."""
+    try:
+        yield
+    except Exception as error:
+        if reason := reason_to_skip(error):
+            pytest.skip(reason)
+        raise
+
+
+class WithoutExtras:
+    """Skip a test, or a file of tests, that needs a package of an extra that is not installed."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        with skipping():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        with skipping():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        call: pytest.CallInfo[Any] | None = vars(report).get("call")
+        if report.failed and call is not None and call.excinfo is not None:
+            if reason := reason_to_skip(call.excinfo.value):
+                report.outcome = "skipped"
+                report.longrepr = (str(collector.path), 0, f"Skipped: {reason}")
+        return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--order",
+        metavar="SEED",
+        help="shuffle the files, and the tests of each, by a number; 'drawn' draws one, and the"
+        " summary says which",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle files, so that each stays together, and the tests inside them."""
+    if config.option.order is None:
+        return
+    rng, files = random.Random(config.option.order), defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    for tests in files.values():
+        rng.shuffle(tests)
+    paths = list(files)
+    rng.shuffle(paths)
+    items[:] = [item for path in paths for item in files[path]]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.option.order is not None:
+        terminalreporter.write_line(f"the order of the tests: --order={config.option.order}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let JAX keep what it compiles, for all processes of this run and for the next run.
+    """Skip what lacks an extra; keep what JAX compiles and matplotlib finds, for the next run too.
 
     Compiling takes most of the time of tests that use JAX. ``--cache-clear`` forgets it.
     """
+    if config.option.order == "drawn":
+        drawn = str(random.SystemRandom().getrandbits(32))
+        config.option.order = getattr(config, "workerinput", {}).get("order", drawn)
+    # The hooks of a plugin are called for doctests of the package, too; those of this file are not.
+    config.pluginmanager.register(WithoutExtras())
     if config.pluginmanager.has_plugin("cacheprovider"):
         os.environ |= {
             "JAX_COMPILATION_CACHE_DIR": str(config.cache.mkdir("jax")),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            "MPLCONFIGDIR": str(config.cache.mkdir("matplotlib")),
         }
 
 
@@ -58,6 +163,12 @@ class Scheduling(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a process of xdist the number that the first process has drawn."""
+    node.workerinput["order"] = node.config.option.order
 
 
 def pytest_collection_finish() -> None:

@@ -63,7 +63,17 @@ class _Only:
 
 def leave_only(extra: str) -> None:
     """Hide distributions that are not installed with an extra from this process."""
-    names = closure(extra)
+    leave(closure(extra))
+
+
+def hide(extra: str) -> None:
+    """Hide what an extra brings from this process."""
+    installed = {canonicalize_name(each.metadata["Name"]) for each in metadata.distributions()}
+    leave(installed - (closure(extra) - closure("")))
+
+
+def leave(names: set[str]) -> None:
+    """Hide all distributions but these."""
     hidden = {
         module
         for module, owners in metadata.packages_distributions().items()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import expit
 
 Group = tuple[str, ...] | str
 Key = tuple[Group, tuple[Any, ...]]
@@ -13,7 +14,9 @@ Moments = tuple[float, float]
 
 CLIP = 1e-6
 SHARES = {0.0: 0.75, 0.001: 0.25}
-PRIOR = np.array([2 / 3, 1 / 6, 1 / 6])
+PRIOR = np.array([2 / 3, *[1 / 12] * 4])
+SLAB = 0.25
+INCLUDED = 0.1  # the probability that a term is not 0
 
 
 def sigmoid(z: float) -> float:
@@ -56,15 +59,29 @@ class Model:
         kept = 2.0 ** (-(now - learned) / self.half_life)
         return kept * variance * pull, prior + kept**2 * (variance - prior)
 
-    def total(self, keys: Mapping[Key, float], u: float, now: int) -> Moments:
+    def sparse_moments(self, key: Key, now: int) -> Moments:
+        """The mixture of 0 and of a wide normal term, times the likelihood of the samples."""
+        mean, v = self.moments(key, now)
+        prior = self.prior(key[0])
+        precision, pull = 1.0 / v - 1.0 / prior, mean / v
+        wide = max(prior, SLAB)
+        inside = 1.0 / (1.0 / wide + precision)
+        center = inside * pull
+        # The samples have the likelihood exp(pull · t − precision · t² / 2) of the term t.
+        evidence = center**2 / (2.0 * inside) + math.log(inside / wide) / 2.0
+        included = float(expit(math.log(INCLUDED / (1.0 - INCLUDED)) + evidence))
+        square = included * (inside + center**2)
+        return included * center, square - (included * center) ** 2
+
+    def total(self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False) -> Moments:
         z, variance = u, 0.0
         for key, factor in keys.items():
-            mean, v = self.moments(key, now)
+            mean, v = (self.sparse_moments if sparse else self.moments)(key, now)
             z, variance = z + factor * mean, variance + factor**2 * v
         return z, variance
 
-    def answer(self, keys: Mapping[Key, float], u: float, now: int) -> float:
-        z, variance = self.total(keys, u, now)
+    def answer(self, keys: Mapping[Key, float], u: float, now: int, sparse: bool = False) -> float:
+        z, variance = self.total(keys, u, now, sparse)
         p = sigmoid(z / math.sqrt(1.0 + math.pi / 8.0 * variance))
         return min(max(p, CLIP), 1.0 - CLIP)
 
@@ -115,8 +132,13 @@ class Segments:
         keys = self.keys(x, u)
         first = min(max(base, CLIP), 1.0 - CLIP)
         if not self.n_samples:  # the base is served
-            return np.full(3, first)
-        return np.array([first, *(m.answer(keys, u, self.n_samples) for m in self.models)])
+            return np.full(5, first)
+        answers = [
+            model.answer(keys, u, self.n_samples, sparse)
+            for sparse in (False, True)
+            for model in self.models
+        ]
+        return np.array([first, *answers])
 
     def predict(self, x: Mapping[str, Any], base: float) -> float:
         if not self.n_samples:

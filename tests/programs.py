@@ -522,6 +522,13 @@ def _add_calibrators() -> None:
             calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
         calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
 
+    def learn_burst(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        scores = [draw.probability() for _ in range(draw.pick([2, 9, 40]))]
+        tickets = [calibrator.serve_one(score)[1] for score in scores]
+        y = draw.pick([0.0, 1.0])
+        for score, ticket in zip(scores, tickets, strict=True):
+            calibrator.learn_one(score, y, draw.pick([1.0, 0.3]), served=ticket)
+
     def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         scores = [draw.probability() for _ in range(draw.pick([0, 1, 2, 9]))]
         tickets = [calibrator.serve_one(score)[1] for score in scores]
@@ -538,7 +545,7 @@ def _add_calibrators() -> None:
         return answers, weights
 
     CASES[package.HedgedCalibrator] = Case(
-        hedge, [*binary, learn_served, learn_group], ask_hedge, cost=6.0
+        hedge, [*binary, learn_served, learn_burst, learn_group], ask_hedge, cost=6.0
     )
     CASES[package.AnytimeCalibrator] = Case(
         lambda draw: package.AnytimeCalibrator(

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the short lives of tests
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
+    "PYTHONDONTWRITEBYTECODE": "1",  # workers are killed
     "PYTHONPATH": str(Path(__file__).resolve().parents[1]),
     "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
     "SPARK_DAEMON_MEMORY": "256m",

@@ -375,3 +375,15 @@ def test_all_of_them_can_be_hedged() -> None:
     losses = [log_loss(m.clone().predict_learn_many(p, y).clip(1e-6), y) for m in members]
     served = HedgedCalibrator(members, share=0.0).predict_learn_many(p, y)
     assert 2_000 * (log_loss(served, y) - min(losses)) <= math.log(4) + 1e-3
+
+
+@pytest.mark.parametrize("joint", [TemperatureCalibrator(), TopLabelCalibrator()], ids=str)
+def test_probabilities_of_a_label_that_is_nan_are_refused(joint: JointCalibrator) -> None:
+    """NaN does not equal itself, so its probability would be lost."""
+    before = joint.to_bytes()
+    for raw in ({math.nan: 0.6, "a": 0.4}, {"a": 0.6, np.float64("nan"): 0.4}):
+        with pytest.raises(ValueError, match="labels of `raw` must not be NaN"):
+            joint.predict_one(raw)
+        with pytest.raises(ValueError, match="labels of `raw` must not be NaN"):
+            joint.learn_one(raw, "a")
+    assert joint.to_bytes() == before

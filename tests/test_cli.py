@@ -4,16 +4,19 @@ import contextlib
 import csv
 import datetime
 import errno
+import importlib
 import inspect
 import io
 import itertools
 import json
 import math
 import os
+import py_compile
 import re
-import resource
+import signal
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from itertools import pairwise
@@ -40,6 +43,7 @@ from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
 from streamcal.durable import Store, name_of
+from tests import WITHOUT_BYTE_CODE
 from tests.runner import CliRunner
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -590,8 +594,8 @@ def test_semicolons_and_tabs_separate_cells_too(tmp_path: Path, mark: str) -> No
     out = tmp_path / "out.csv"
     calibrate(path, "--out", out)
     assert out.read_text() == (
-        f'p{mark}y{mark}t{mark}calibrated\n".5"{mark}"1"{mark}"a,b"{mark}0.5\n'
-        f'".4"{mark}"0"{mark}{mark}{expected([0.5, 0.4], [1, 0])[1]}\n'
+        f"p{mark}y{mark}t{mark}calibrated\n.5{mark}1{mark}a,b{mark}0.5\n"
+        f".4{mark}0{mark}{mark}{expected([0.5, 0.4], [1, 0])[1]}\n"
     )
     path.write_text(f"p{mark}y\n.5{mark}1{mark}2\n")
     assert "row 1 must have 2 fields, got 3" in calibrate(path, status=1).stderr
@@ -646,7 +650,7 @@ def test_standard_input_and_output(sample: Any) -> None:
     values = [json.loads(line)["calibrated"] for line in result.stdout.splitlines()]
     assert values == expected(*sample)
     result = calibrate("-", input="p,y\n.5,1\n")
-    assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
+    assert result.stdout == "p,y,calibrated\n.5,1,0.5\n"
 
 
 def test_keys_of_json_differ_by_type(tmp_path: Path) -> None:
@@ -1001,7 +1005,7 @@ def test_a_quote_left_open_can_not_be_skipped(tmp_path: Path, on_error: str) -> 
     result = calibrate(path, "--on-error", on_error, status=1)
     assert "row 2 has a quote that is never closed" in result.stderr
     assert "; the output is incomplete, it has 1 row\n" in result.stderr
-    assert result.stdout == 'p,y,calibrated\n".5","1",0.5\n'
+    assert result.stdout == "p,y,calibrated\n.5,1,0.5\n"
 
 
 @pytest.mark.parametrize(
@@ -1035,13 +1039,15 @@ def test_parquet_of_the_wrong_type_and_with_holes(tmp_path: Path) -> None:
     path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), path)
     assert "column `p` must hold numbers, not list" in calibrate(path, "-o", out, status=1).stderr
+    assert list(tmp_path.iterdir()) == [path]
     pq.write_table(pa.table({"p": [0.5, 0.6, None], "y": [1, None, 0]}), path)
     result = calibrate(path, "-o", out, status=1)
     assert "row 3: `p` must be a finite number, got nothing" in result.stderr
+    assert "; the incomplete output, 2 rows, is in" in result.stderr
     # What the first run has left stays: the second one writes beside it.
-    assert pq.read_table(f"{out}.partial2")["calibrated"].to_pylist() == expected(
-        [0.5, 0.6], [1, None]
-    )
+    assert f"is in {out}.partial2" in calibrate(path, "-o", out, status=1).stderr
+    for partial in (f"{out}.partial", f"{out}.partial2"):
+        assert pq.read_table(partial)["calibrated"].to_pylist() == expected([0.5, 0.6], [1, None])
     assert calibrate("-", "--format", "parquet", status=1).stderr.startswith(
         "streamcal: standard input: Parquet has its index at the end"
     )
@@ -1081,15 +1087,17 @@ def test_disk_errors_are_one_line(
     assert line == f"streamcal: {full}: No space left on device"
 
 
-@contextlib.contextmanager
-def files_of_at_most(n_bytes: int) -> Iterator[None]:
-    """Let no process write beyond this length of a file, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+def run_with_files_of_at_most(n_bytes: int, *arguments: Any) -> Any:
+    """Run a command in a process that can't write beyond this length of a file: a full disk."""
+    code = (
+        "import resource\n"
+        "import matplotlib.font_manager  # which keeps a file of its own\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({n_bytes}, {n_bytes}))\n"
+        "from streamcal.cli.main import main\n"
+        "main()\n"
+    )
+    command = [*WITHOUT_BYTE_CODE, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -1107,13 +1115,41 @@ def test_a_picture_or_page_on_a_full_disk_leaves_the_older_one(
     path, theirs = tmp_path / name, tmp_path / f"{name}.partial"
     path.write_text("older")
     theirs.write_text("of somebody else")
-    with files_of_at_most(2048):
-        result = run(command, scores_csv, *options, path, status=1)
-    assert result.stderr == f"streamcal: {path}: {os.strerror(errno.EFBIG)}\n"
+    done = run_with_files_of_at_most(2048, command, scores_csv, *options, path)
+    message = f"streamcal: {path}: {os.strerror(errno.EFBIG)}\n"
+    assert (done.returncode, done.stderr) == (1, message)
     assert (path.read_text(), theirs.read_text()) == ("older", "of somebody else")
     assert {file.name for file in tmp_path.glob("new.*")} == {path.name, theirs.name}
     run(command, scores_csv, *options, path)
     assert path.stat().st_size > 2048
+
+
+def test_the_end_of_a_file_is_named(scores_csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typer would say "Aborted." and nothing else."""
+
+    def read(*_: Any) -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", read)
+    result = calibrate(scores_csv, status=1)
+    line = inspect.getsourcelines(read)[1] + 1
+    assert result.stderr == f"streamcal: Ran out of input (EOFError in {__file__}, line {line})\n"
+
+
+def test_byte_code_that_is_cut_off_is_named(
+    scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "torn_module.py"
+    source.write_text("names = " + repr(list(range(1000))))
+    cached = Path(py_compile.compile(str(source)))
+    cached.write_bytes(cached.read_bytes()[:200])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        IsotonicCalibrator, "predict_learn_many", lambda *_: importlib.import_module(source.stem)
+    )
+    result = calibrate(scores_csv, status=1)
+    message = f"{cached}: the byte code of a module is cut off (marshal data too short)"
+    assert result.stderr == f"streamcal: {message}; delete this file\n"
 
 
 def test_ctrl_c_while_modules_are_loaded_is_one_line(
@@ -1139,8 +1175,85 @@ def test_ctrl_c_ends_with_status_130_and_leaves_no_table(
     monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", interrupt)
     out = tmp_path / "out.csv"
     result = calibrate(scores_csv, "--out", out, status=130)
-    assert "interrupted; the incomplete output, 0 rows, is in" in result.stderr
-    assert not out.exists()
+    assert result.stderr == "streamcal: interrupted\n"
+    assert list(tmp_path.iterdir()) == [scores_csv]
+
+
+@pytest.mark.parametrize("row", ["x,1", "0.5,x", "0.5", '"0.5'])
+@pytest.mark.parametrize("options", [[], ["--store", "run.db"]], ids=str)
+def test_a_run_that_is_refused_at_its_first_row_leaves_nothing(
+    tmp_path: Path, row: str, options: list[str]
+) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text(f"p,y\n{row}\n0.5,1\n")
+    options = [str(tmp_path / option) if option == "run.db" else option for option in options]
+    line = calibrate(path, "--out", out, *options, status=1).stderr
+    assert "row 1" in line
+    assert "incomplete" not in line
+    assert not list(tmp_path.glob("out*"))
+    path.write_text("p,y\n0.5,1\n")
+    calibrate(path, "--out", out, *options)
+    assert out.read_text() == "p,y,calibrated\n0.5,1,0.5\n"
+
+
+def test_an_incomplete_output_that_is_gone_is_not_named(
+    scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, partial = tmp_path / "out.csv", tmp_path / "out.csv.partial"
+    of_library = IsotonicCalibrator.predict_learn_many
+
+    def interrupt(*given: Any) -> Any:
+        if not partial.stat().st_size:
+            return of_library(*given)
+        partial.unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", interrupt)
+    result = calibrate(scores_csv, "--out", out, "--batch-size", "5", status=130)
+    assert result.stderr == "streamcal: interrupted\n"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("csv", "-"), ("ndjson", "-"), ("csv", "out")])
+def test_rows_of_a_pipe_are_written_when_they_come(tmp_path: Path, kind: str, name: str) -> None:
+    begin, row = ("p,y\n", "0.5,1\n") if kind == "csv" else ("", '{"p": 0.5, "y": 1}\n')
+    out = tmp_path / name
+    to = name if name == "-" else str(out)
+    options = ["--format", kind, "--out", to, *([] if name == "-" else ["--store", "run.db"])]
+    command = [sys.executable, "-m", "streamcal", "calibrate", "-", "--score", "p", "--label", "y"]
+    process = subprocess.Popen(
+        [*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    with process:
+        process.stdin.write(begin)
+        for i in range(1, 4):
+            process.stdin.write(row)
+            process.stdin.flush()
+            if name == "-":
+                lines = [process.stdout.readline() for _ in range(1 + (i == 1 and kind == "csv"))]
+                assert "0.5" in lines[-1]
+            else:
+                while process.poll() is None and rows_of_store(tmp_path / "run.db") < i:
+                    pass
+                assert out.with_name("out.partial").read_text().count("0.5") >= i
+        if name == "-":
+            process.stdin.close()
+        else:
+            process.terminate()  # no further row is needed for it to end
+            process.wait()
+    watchdog.cancel()
+    assert process.returncode == (0 if name == "-" else 128 + signal.SIGTERM)
+
+
+def rows_of_store(path: Path) -> int:
+    """Return how many rows a run has saved."""
+    if not path.exists():
+        return -1
+    with Store(path, read_only=True) as store:
+        return store.offset
 
 
 # --- usage

@@ -10,19 +10,23 @@ and of hedges were recorded from the compiled kernels.
 
 import contextlib
 import copy
+import csv
 import faulthandler
+import io
 import math
 import pickle
 import signal
 import sys
 import threading
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from streamcal.calibration.beta import BetaCalibrator
@@ -47,7 +51,7 @@ from streamcal.decision import (
 from streamcal.isotonic.blocks import blocks_of, fit_blocks
 from streamcal.isotonic.stack import PAVStack
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
-from streamcal.kernels import histogram, pav
+from streamcal.kernels import csv_rows, histogram, pav
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.quadratic import Reciprocals
@@ -894,3 +898,56 @@ def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner: An
         signal.signal(signal.SIGALRM, before)
         faulthandler.cancel_dump_traceback_later()
     assert answers == {(learner.predict_one(0.25), learner.to_bytes())}
+
+
+# --- rows of CSV
+
+
+@given(
+    text=st.lists(st.sampled_from(["a", "é", '"', ",", "\n", "\r\n", "\r"]), max_size=40).map(
+        "".join
+    ),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+@settings(deadline=None)
+def test_rows_of_csv_in_pieces_are_those_of_the_csv_module(text: str, cuts: list[int]) -> None:
+    data = text.encode()
+    expected = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    state, found = csv_rows.START, []
+    for start, stop in pairwise(places):
+        rows, state = csv_rows.find_rows(data[start:stop], ord(","), state)
+        found += (rows + np.array([start, start, 0])).tolist()
+    if state != csv_rows.START:  # the last row has no end
+        n_begun, n_cells = state[1:]
+        found.append([len(data) - n_begun, len(data), n_cells + 1])
+    assert [n_cells for *_, n_cells in found] == [len(row) for row in expected]
+
+    table = np.array(found, np.int64).reshape(-1, 3)
+    columns = np.array([0, 2, 3], np.int64)
+    for column, (cells, ends) in zip(
+        columns, csv_rows.take_cells(data, table, ord(","), columns), strict=True
+    ):
+        taken = [bytes(cells[a:b]).decode() for a, b in pairwise(ends.tolist())]
+        assert taken == [row[column] if column < len(row) else "" for row in expected]
+        joined = csv_rows.join_rows(data, table, cells, ends, b";;", b"\r\n")
+        copies = [data[a:b].decode() for a, b, _ in found]
+        assert joined.decode() == "".join(
+            f"{copy};;{cell}\r\n" for copy, cell in zip(copies, taken, strict=True)
+        )
+
+
+@pytest.mark.parametrize("row", [(-1, 2, 1), (0, 5, 1), (3, 2, 1), (2, 2, 1)])
+def test_rows_of_csv_that_are_not_in_the_text_are_refused(row: tuple[int, int, int]) -> None:
+    rows = np.array([row], np.int64)
+    ends, columns = np.array([0, 1], np.int32), np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="`rows` must lie in the text"):
+        csv_rows.take_cells(b"abcd", rows, ord(","), columns)
+    with pytest.raises(ValueError, match="`rows` must lie in the text"):
+        csv_rows.join_rows(b"abcd", rows, b"x", ends, b",", b"\n")
+    good = np.array([[0, 1, 1]], np.int64)
+    for wrong in ([0, 2], [1, 1], [0], [0, -1]):
+        with pytest.raises(ValueError, match="`ends` must"):
+            csv_rows.join_rows(b"abcd", good, b"x", np.array(wrong, np.int32), b",", b"\n")
+    with pytest.raises(ValueError, match="`columns` must increase"):
+        csv_rows.take_cells(b"abcd", good, ord(","), np.zeros(2, np.int64))

@@ -2,9 +2,11 @@
 
 import collections
 import copy
+import gc
 import itertools
 import math
 import pickle
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -807,3 +809,33 @@ def test_a_call_in_the_middle_of_a_call_raises(kind: Any) -> None:
     assert state(model) == before
     model.learn_one({"a": 1.0}, 1)
     assert model.predict_one({"a": 1.0}) in (0, 1, 2)
+
+
+class Narrow(losses.AbsoluteError):
+    """A loss whose table for more than two labels is of a type that the kernel does not take."""
+
+    def table(self, n_labels: int) -> Any:
+        return super().table(n_labels).astype(np.float64 if n_labels == 2 else np.float32)
+
+
+def test_a_label_that_is_refused_takes_no_memory() -> None:
+    model = CuSumRank(loss=Narrow())
+    model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([1, 2]))
+    before = state(model)
+
+    def refuse() -> None:
+        with pytest.raises(ValueError, match="Buffer dtype mismatch"):
+            model.learn_one({"a": 1.0}, 3)
+
+    refuse()
+    tracemalloc.start()
+    try:
+        refuse()
+        begun = tracemalloc.get_traced_memory()[0]
+        for _ in range(200):
+            refuse()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - begun < 200 * 250
+    finally:
+        tracemalloc.stop()
+    assert state(model) == before

@@ -1,7 +1,9 @@
 """Labels that maximise a metric: every method against enumeration, and against the others."""
 
+import gc
 import math
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -312,6 +314,22 @@ def test_other_river_metrics_are_refused(metric: Any) -> None:
         get_metric(metric)
     with pytest.raises(ValueError, match="`pos_val`"):
         get_metric(river_metrics.F1(pos_val="yes"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [1, 3, 100])
+def test_no_metric_is_kept(method: str, n: int) -> None:
+    """A service that makes a metric for each request would fill its memory."""
+    probabilities, kept = np.linspace(0.05, 0.9, n), []
+    for metric, _ in pairs("present"):
+        try:
+            maximize(probabilities, metric, method=method, counts=(1.0, 2.0, 3.0, 4.0))
+        except ValueError:  # methods do not apply to all metrics
+            assert method != "auto"
+        kept.append(weakref.ref(metric))
+    del metric
+    gc.collect()
+    assert [ref() for ref in kept if ref() is not None] == []
 
 
 def test_promises_are_checked() -> None:

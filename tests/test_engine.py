@@ -338,31 +338,70 @@ def test_who_moves_the_offset_during_a_run_ends_it(tmp_path: Path) -> None:
         assert store.notes == {"received": 18}
 
 
+class Mailbox:
+    """A source that knows where its events come from."""
+
+    def read(self, offset: int, n: int) -> list[Any]:
+        return [(0.5, 1.0), (0.5, 0.0), (0.5, "7"), (0.5, "8")][offset : offset + min(n, 2)]
+
+    def where(self, offset: int) -> str:
+        return f"message {1000 + offset}"
+
+
+def test_a_source_says_where_a_bad_event_is(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        with pytest.raises(TypeError, match=r"^message 1002: `y` must be a number.*, got '7'$"):
+            run(Mailbox(), PlattCalibrator(), lambda *_: None, store)
+        assert store.offset == 2
+
+
+def test_an_error_that_is_not_about_an_event_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (ZeroDivisionError("a bug"), ValueError("a timeout")):
+        with monkeypatch.context() as patch:
+
+            def fail(*_: Any, error: Exception = error, patch: Any = patch) -> Any:
+                patch.undo()
+                raise error
+
+            patch.setattr(KeyedCalibrator, "check", fail)
+            with Store(tmp_path / "run.db") as store:
+                with pytest.raises(type(error)) as found:
+                    run([(0.5, 1.0)], PlattCalibrator(), lambda *_: None, store)
+                assert found.value is error
+
+
 def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
     received: list[int] = []
     join = LabelJoin(5)
     bad: list[tuple[Any, type[Exception], str, LabelJoin | None]] = [
-        ((NAN, 1.0), ValueError, "`scores` must be finite", None),
-        ((0.5, 7.0), ValueError, "`y` must", None),
-        ((0.5, 1.0, -1.0), ValueError, "`w` must", None),
-        ((0.5, 1.0, 1.0, ["a"]), TypeError, "`keys` must", None),
-        ((0.5, 1.0, 1.0, len), TypeError, "`keys` must", None),
-        (("x", 1.0), TypeError, "`scores` must hold real numbers", None),
-        ((NAN, NAN, 1.0, None, "id"), ValueError, "a score, or a label and an id", join),
-        ((NAN, 1.0), ValueError, "a score, or a label and an id", join),
-        ((NAN, 7.0, 1.0, None, "id"), ValueError, "`y` must", join),
-        ((math.inf, NAN, 1.0, None, "id"), ValueError, "`scores` must be finite", join),
-        ((0.5, NAN, 1.0, None, ["id"]), TypeError, "must be strings, numbers", join),
-        ((0.5, NAN, 1.0, None, len), TypeError, "must be strings, numbers", join),
-        (0.5, TypeError, "an event must be an Event or a tuple like it, got 0.5", None),
-        ((0.5,) * 8, TypeError, "an event must be an Event or a tuple like it", None),
+        ((NAN, 1.0), ValueError, "`score` must be finite, got nan", None),
+        ((0.5, 7.0), ValueError, r"`y` must lie in \[0, 1\] for the log loss, got 7.0", None),
+        ((0.5, 1.0, -1.0), ValueError, "`w` must be a positive finite number, got -1.0", None),
+        ((0.5, 1.0, 1.0, ["a"]), TypeError, "`key` must .*", None),
+        ((0.5, 1.0, 1.0, len), TypeError, "`key` must .*", None),
+        (("x", 1.0), TypeError, "`score` must be a number, got 'x'", None),
+        ((0.5, None), TypeError, "`y` must be a number, or NaN if it is not known, got None", None),
+        ((0.5, 1.0, None), TypeError, "`w` must be a number, got None", None),
+        (([0.5], 1.0), TypeError, r"`score` must be a number, got \[0.5\]", None),
+        ((NAN, NAN, 1.0, None, "id"), ValueError, "must have a score, or a label and.*", join),
+        ((NAN, 1.0), ValueError, "must have a score, or a label and.*", join),
+        ((NAN, 7.0, 1.0, None, "id"), ValueError, "`y` must lie in .* got 7.0", join),
+        ((NAN, None, 1.0, None, "id"), TypeError, "`y` must be a number.*, got None", join),
+        ((math.inf, NAN, 1.0, None, "id"), ValueError, "`score` must be finite, got inf", join),
+        ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be strings, numbers.*", join),
+        ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be strings, numbers.*", join),
+        (0.5, TypeError, "must be an Event or a tuple like it, got 0.5", None),
+        ((0.5,) * 8, TypeError, "must be an Event or a tuple like it, got .*", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()
         events = [*EVENTS[:4], event, *EVENTS[4:]]
         with Store(tmp_path / f"{n}.db") as store:
             for _ in range(2):
-                with pytest.raises(error, match=message):
+                # The offset, not the position in the batch.
+                with pytest.raises(error, match=f"^event 4: {message}$"):
                     run(
                         events,
                         PlattCalibrator(),
@@ -425,6 +464,9 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or Keyed"):
             run(EVENTS, anything, sink, store)
         anything = (event for event in EVENTS)
+        for source in ({}, {0: (0.5, 1.0)}, {(0.5, 1.0)}):
+            with pytest.raises(TypeError, match=r"`source` must have `read.*, got (dict|set)$"):
+                run(source, PlattCalibrator(), lambda *_: None, store)
         with pytest.raises(TypeError, match=r"`source` must have `read.*got generator"):
             run(anything, PlattCalibrator(), sink, store)
         anything = None
@@ -874,10 +916,10 @@ def test_a_crash_with_segments_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("calibrator", "x", "message"),
     [
-        (SegmentCalibrator(["a"]), None, "an event must have `x`, a mapping .* 'a', got None at 1"),
-        (SegmentCalibrator(["a"]), 7, "an event must have `x`, a mapping .* 'a', got 7 at 1"),
-        (SegmentCalibrator(["a"]), {"a": []}, r"got \[\] for 'a' at 1"),
-        (PlattCalibrator(), {"a": 1}, "must have no `x` unless"),
+        (SegmentCalibrator(["a"]), None, "event 1: must have `x`, a mapping .* 'a', got None$"),
+        (SegmentCalibrator(["a"]), 7, "event 1: must have `x`, a mapping .* 'a', got 7$"),
+        (SegmentCalibrator(["a"]), {"a": []}, r"event 1: .*got \[\] for 'a'$"),
+        (PlattCalibrator(), {"a": 1}, "event 1: must have no `x` unless"),
     ],
 )
 def test_an_event_has_fields_if_and_only_if_there_are_segments(

@@ -4,9 +4,13 @@ import random
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from river import linear_model, naive_bayes
+
+from streamcal import CalibratedClassifier
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 NUMBER = re.compile(r"\d+\.\d+")
@@ -85,9 +89,43 @@ def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert gap < 1.0
 
 
+def new_service() -> dict[str, Any]:
+    return runpy.run_path(str(next(path for path in EXAMPLES if path.stem == "service")))
+
+
+def test_a_service_keeps_a_bounded_number_of_predictions() -> None:
+    """The oldest are forgotten, where no label comes; the latest get their labels."""
+    service = new_service()
+    service["predict"].__globals__["MOST_WAITING"] = 20
+    with TestClient(service["app"]) as client:
+
+        def predict(x: float) -> str:
+            name: str = client.post("/predict", json={"features": {"x": x}}).json()["id"]
+            return name
+
+        names = [predict(x / 50) for x in range(50)]
+        assert list(service["waiting"]) == names[-20:]
+        body = [{"id": name, "label": True} for name in (names[0], names[29], *names[30:])]
+        status = [client.post("/labels", json=each).status_code for each in body]
+        assert status == [404, 404] + [204] * 20
+    assert len(service["waiting"]) == 0
+
+
+@pytest.mark.parametrize("model", [naive_bayes.GaussianNB(), linear_model.LogisticRegression()])
+def test_a_service_of_a_model_that_knows_no_label_yet(model: Any) -> None:
+    service = new_service()
+    service["predict"].__globals__["model"] = CalibratedClassifier(model)
+    with TestClient(service["app"]) as client:
+        for label in (True, False):
+            answer = client.post("/predict", json={"features": {"x": 0.5}}).json()
+            assert 0.0 <= answer["probability"] <= 1.0
+            body = {"id": answer["id"], "label": label}
+            assert client.post("/labels", json=body).status_code == 204
+
+
 def test_service() -> None:
     """Labels come 30 samples late; the service calibrates on what it served, and is asked once."""
-    service = runpy.run_path(str(next(path for path in EXAMPLES if path.stem == "service")))
+    service = new_service()
     model, waiting = service["model"], service["waiting"]
     rng = random.Random(1)
     late: list[tuple[str, bool]] = []

@@ -731,6 +731,7 @@ def test_states_that_would_overflow_are_refused(name: str, value: float) -> None
     ticket = hedge.serve_one(0.4)[1]
     hedge.learn_one(0.9, 1)
     hedge.learn_one(0.4, 0, served=ticket)
+    hedge.predict_one(0.4)  # the label is learned
     array = decode(hedge.to_bytes()).arrays[name].copy()
     array.flat[array.argmin()] = value
     with pytest.raises(ValueError, match="must be in range"):

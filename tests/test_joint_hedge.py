@@ -20,6 +20,7 @@ from streamcal import (
     PlattCalibrator,
     Served,
 )
+from streamcal._whole import do_all
 from streamcal.calibration.joint_hedge import JointHedge, JointTicket
 from streamcal.kernels import joint
 from streamcal.kernels.joint import JointMaps, Matrix
@@ -119,20 +120,22 @@ def test_weights_and_forgetting_are_those_of_the_slow_reference(seed: int) -> No
 
 def test_late_labels_are_charged_what_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """And some mixtures are weighted by what the maps answer when the label arrives."""
-    current, learn_one = [], JointHedge.learn_one
+    current, learn_steps = [], JointHedge.learn_steps
 
-    def learn(self: JointHedge, raw: Any, one_vs_rest: Any, y: Any, *others: Any) -> None:
+    def learn(self: JointHedge, raw: Any, one_vs_rest: Any, y: Any, *others: Any) -> Any:
         tickets = self.serve_one(raw, one_vs_rest)[1]
         current.append(tickets[list(raw).index(y)].answers[:N_MAPS])
-        learn_one(self, raw, one_vs_rest, y, *others)
+        return learn_steps(self, raw, one_vs_rest, y, *others)
 
-    monkeypatch.setattr(JointHedge, "learn_one", learn)
+    monkeypatch.setattr(JointHedge, "learn_steps", learn)
     delay, samples = 7, stream(150)
     model = model_of()
     served = played(model, samples, delay)
     expected = HedgedCalibrator([IdentityCalibrator() for _ in range(N_MAPS)])
+    expected._look_for_no_bursts()
     for kept, (_, y), now in zip(served[:-delay], samples, current, strict=False):
-        expected._learn_late(0.5, 1.0, 1.0, kept.tickets[y].joint, now)
+        ticket = kept.tickets[y].joint
+        do_all(*expected._learn_steps(0.5, 1.0, 1.0, served=ticket, predictions=now))
     found = model._strategy._joint
     assert list(found.weights.values()) == list(expected.weights.values())
     assert found.n_samples == 150 - delay
@@ -331,12 +334,13 @@ def test_copies_and_restored_states_go_on_alike(delay: int) -> None:
 def test_a_drift_alarm_starts_the_mixture_anew() -> None:
     model = model_of()
     played(model, stream(50))
-    model._strategy.reset()
+    model._strategy = model._strategy.fresh()
     assert model.to_bytes() == _without_names(model_of(), model).to_bytes()
 
 
 def _without_names(fresh: Any, model: Any) -> Any:
     fresh._label_of_column.update(model._label_of_column)
+    fresh._known.thaw(model._known.freeze())  # the labels of the stream stay the same
     return fresh
 
 

@@ -1,10 +1,12 @@
 """Kafka as source and sink of a run, against the cluster that librdkafka has for tests."""
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streamcal import IsotonicCalibrator
 from streamcal.durable import Event, KafkaSink, KafkaSource, Store, StoreError, run
+from streamcal.durable.kafka import _OF_CONSUMERS, _OF_PRODUCERS
 from streamcal.durable.pace import Pace
 from streamcal.durable.timeline import TIMELINE
+from tests import WITHOUT_BYTE_CODE
 
 RNG = np.random.default_rng(5)
 ROWS = [(s, int(y)) for s, y in zip(RNG.random(12).round(2), RNG.integers(0, 2, 12), strict=True)]
@@ -35,6 +39,36 @@ def config() -> Iterator[Config]:
     (broker,) = cluster.list_topics(timeout=10).brokers.values()
     yield {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}
     assert cluster.flush(0) == 0
+
+
+def librdkafka() -> ctypes.CDLL:
+    """The library itself, for what its Python module does not have."""
+    return ctypes.CDLL(confluent_kafka.cimpl.__file__)
+
+
+@pytest.fixture
+def small_cluster() -> Iterator[tuple[Config, Callable[[str, int], None]]]:
+    """The settings of clients of a cluster, and what makes a topic of n partitions in it.
+
+    The clusters that settings make give four partitions to each topic.
+    """
+    library, n_bytes = librdkafka(), 512
+    for name in ("conf_new", "new", "mock_cluster_new", "mock_cluster_bootstraps"):
+        getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
+    settings = ctypes.c_void_p(library.rd_kafka_conf_new())
+    error = ctypes.create_string_buffer(n_bytes)
+    client = ctypes.c_void_p(library.rd_kafka_new(0, settings, error, n_bytes))
+    assert client.value, error.value
+    library.rd_kafka_set_log_level(client, 0)
+    cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, 1))
+    servers = ctypes.string_at(library.rd_kafka_mock_cluster_bootstraps(cluster)).decode()
+
+    def make_topic(name: str, n_partitions: int) -> None:
+        assert not library.rd_kafka_mock_topic_create(cluster, name.encode(), n_partitions, 1)
+
+    yield {"bootstrap.servers": servers, "log_level": 0}, make_topic
+    library.rd_kafka_mock_cluster_destroy(cluster)
+    library.rd_kafka_destroy(client)
 
 
 @functools.cache
@@ -82,7 +116,7 @@ def decode(message: Message) -> Event:
 def source_of(config: Config, topic: str, decode: Any = decode, **options: Any) -> KafkaSource:
     # A broker waits for more messages before it answers that there are none.
     settings = {**config, "fetch.wait.max.ms": 5}
-    return KafkaSource(settings, topic, decode, **{"timeout": 10.0, **options})
+    return KafkaSource(settings, topic, decode, **{"partition": 0, "timeout": 10.0, **options})
 
 
 def sink_of(config: Config, topic: str, encode: Any, **options: Any) -> KafkaSink:
@@ -126,6 +160,11 @@ def wanted(path: Path, rows: Any = ROWS) -> list[tuple[str, float]]:
     with Store(path / f"wanted-{next(NUMBERS)}.db") as store:
         run(rows, IsotonicCalibrator(), lambda at, p: values.extend(p.tolist()), store)
     return [(f"k{at}", value) for at, value in enumerate(values)]
+
+
+def states_of_keys(store: Store) -> dict[str, bytes]:
+    names = store.keys()
+    return {name: store.get_bytes(name) for name in names if name.startswith("key:")}
 
 
 def serve(store: Store, source: Any, sink: Any = lambda at, p: None, **options: Any) -> int:
@@ -251,13 +290,40 @@ def test_a_new_store_starts_where_it_is_told(config: Config, tmp_path: Path) -> 
 
 def test_a_message_that_can_not_be_decoded_is_named(config: Config, tmp_path: Path) -> None:
     topic = new_topic(config, [*ROWS[:4], "no event", *ROWS[4:]], per_transaction=3)
-    with Store(tmp_path / "run.db") as store, source_of(config, topic) as source:
+    place = f"topic {topic}, partition 0, offset 5, key b'k4'"
+
+    def as_list(message: Message) -> Any:
+        return json.loads(message.value())
+
+    with Store(tmp_path / "run.db") as store, source_of(config, topic, as_list) as source:
         for _ in range(2):
-            with pytest.raises(ValueError, match=rf"{topic}\[0\] at offset 5 it failed: TypeError"):
+            with pytest.raises(TypeError) as error:
                 serve(store, source, batch_size=1)
+            wanted = f"`decode` must return an Event or None, got 'no event' for {place}"
+            assert str(error.value) == wanted
             assert (store.offset, store.notes["source"]["offset"]) == (4, 5)
         source._decode = lambda m: None if m.value() == b'"no event"' else decode(m)
         assert serve(store, source, batch_size=3) == len(ROWS)
+
+
+@pytest.mark.parametrize("kind", [KeyError, TimeoutError, ArithmeticError])
+def test_what_decode_raises_is_raised_with_the_message(
+    config: Config, tmp_path: Path, kind: type[Exception]
+) -> None:
+    """An error that has nothing to do with the message stays what it is."""
+    topic = new_topic(config, ROWS[:3])
+
+    def fail(message: Message) -> Event:
+        if message.offset() == 1:
+            raise kind("reason")
+        return decode(message)
+
+    with Store(tmp_path / "run.db") as store, source_of(config, topic, fail) as source:
+        with pytest.raises(kind) as error:
+            serve(store, source)
+        place = f"topic {topic}, partition 0, offset 1, key b'k1'"
+        assert (type(error.value), error.value.args) == (kind, ("reason",))
+        assert error.value.__notes__ == [f"`decode` failed for {place}"]
 
 
 def test_a_bad_event_is_read_again(config: Config, tmp_path: Path) -> None:
@@ -269,6 +335,60 @@ def test_a_bad_event_is_read_again(config: Config, tmp_path: Path) -> None:
         assert (store.offset, store.notes["source"]["offset"]) == (4, 5)
         source._decode = lambda m: Event(0.5, 1.0)
         assert serve(store, source) == len(ROWS) + 1
+
+
+def test_where_an_event_of_the_last_batch_is(config: Config) -> None:
+    """Offsets of events and of messages differ, by transactions and by messages skipped."""
+    topic = new_topic(config, [None, *ROWS[:3], None, ROWS[3]], per_transaction=2)
+    write(config, topic, json.dumps(ROWS[4]))
+
+    def skip(message: Message) -> Event | None:
+        return None if message.value() == b"null" else decode(message)
+
+    places: list[str] = []
+    with source_of(config, topic, skip) as source:
+        source.resume(0, None)
+        while events := source.read(len(places), 3):
+            places += [source.where(len(places) + at) for at in range(len(events))]
+        with pytest.raises(ValueError, match="`offset` must be that of an event of the last batch"):
+            source.where(0)
+    at = f"topic {topic}, partition 0, offset"
+    assert places == [
+        f"{at} {offset}, key {key!r}"
+        for offset, key in ((1, b"k1"), (3, b"k2"), (4, b"k3"), (7, b"k5"), (9, None))
+    ]
+
+
+def test_a_bad_event_is_skipped_by_its_offset(config: Config, tmp_path: Path) -> None:
+    """What docs/durable.md advises; the sink has the predictions of the others, each once."""
+    rows = [*ROWS[:4], [0.5, 7.0], *ROWS[4:]]
+    topic, out = new_topic(config, rows, per_transaction=3), new_topic(config)
+    bad: set[int | None] = set()
+
+    def skip(message: Message) -> Event | None:
+        return None if message.offset() in bad else decode(message)
+
+    for _ in range(2):
+        with Store(tmp_path / "run.db") as store, source_of(config, topic, skip) as source:
+            if not bad:
+                with pytest.raises(ValueError, match="`y` must"):
+                    serve(store, source, sink_of(config, out, numbered), batch_size=3)
+                bad.add(source.message(4).offset())
+            else:
+                sink = sink_of(config, out, numbered)
+                assert serve(store, source, sink, batch_size=3) == len(ROWS)
+    assert texts_of(config, out) == wanted(tmp_path)
+
+
+def test_a_long_key_is_shortened(config: Config) -> None:
+    topic = new_topic(config)
+    writer(config["bootstrap.servers"]).produce(topic, "[0.5, 1]", key="k" * 1_000, partition=0)
+    assert writer(config["bootstrap.servers"]).flush(10) == 0
+    with source_of(config, topic) as source:
+        source.resume(0, None)
+        source.read(0, 1)
+        assert source.where(0).endswith("kkk…")
+        assert len(source.where(0)) < 200
 
 
 def test_a_position_that_is_gone_is_an_error(config: Config, tmp_path: Path) -> None:
@@ -320,23 +440,167 @@ def test_a_store_has_one_source(config: Config, tmp_path: Path) -> None:
         assert store.offset == len(ROWS)
 
 
-def test_brokers_that_do_not_answer_are_named(config: Config, tmp_path: Path) -> None:
+def test_a_topic_or_a_partition_that_does_not_exist_is_named(
+    config: Config, tmp_path: Path
+) -> None:
     topic = new_topic(config)
-    for name, partition, where in (("nothing", 0, config), (topic, 77, config)):
+    for name, partition, text in (
+        ("nothing", 0, "Unknown topic"),
+        ("nothing", None, "Unknown topic"),
+        (topic, 77, "unknown partition, the topic has 4"),
+    ):
         with (
-            Store(tmp_path / f"{name}.db") as store,
-            source_of(where, name, partition=partition) as source,
-            pytest.raises(RuntimeError, match=rf"{name}\[{partition}\]: .*nknown"),
+            Store(tmp_path / "run.db") as store,
+            source_of(config, name, partition=partition) as source,
+            pytest.raises(RuntimeError, match=rf"{name}\[{partition or 0}\]: .*{text}"),
         ):
             serve(store, source)
         assert store.notes == {}
-    alone = config | {"bootstrap.servers": "127.0.0.1:9"}
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+def test_brokers_that_do_not_answer_are_named(tmp_path: Path, name: str) -> None:
+    """Not taken for a partition that does not exist."""
+    alone = {name: "127.0.0.1:9", "log_level": 0}
+    source = KafkaSource(alone, "scores", decode, timeout=0.05)
+    sink = KafkaSink({**alone, "transactional.id": "x"}, "out", numbered, timeout=0.05)
+    with Store(tmp_path / "run.db") as store, source:
+        for arguments, topic in (((source,), "scores"), ((ROWS, sink), "out")):
+            with pytest.raises(RuntimeError) as error:
+                serve(store, *arguments)
+            assert str(error.value).startswith(f"{topic}[0]: no answer from 127.0.0.1:9: ")
+            assert "artition" not in str(error.value)
+        assert store.notes == {}
+
+
+def test_a_topic_of_several_partitions_needs_a_number(config: Config, tmp_path: Path) -> None:
+    topic = new_topic(config, ROWS)
     with (
-        Store(tmp_path / "alone.db") as store,
-        source_of(alone, topic, timeout=0.05) as source,
-        pytest.raises(RuntimeError, match=rf"{topic}\[0\]: "),
+        Store(tmp_path / "run.db") as store,
+        source_of(config, topic, partition=None) as source,
+        pytest.raises(ValueError, match=rf"`partition` must be .* 0 to 3, .* {topic} has 4 part"),
     ):
         serve(store, source)
+    with Store(tmp_path / "run.db") as store, source_of(config, topic, partition=0) as source:
+        assert store.notes == {}
+        assert serve(store, source) == len(ROWS)
+
+
+def test_the_only_partition_needs_no_number(
+    small_cluster: tuple[Config, Callable[[str, int], None]], tmp_path: Path
+) -> None:
+    config, make_topic = small_cluster
+    make_topic("one", 1)
+    write(config, "one", *map(json.dumps, ROWS))
+    with Store(tmp_path / "run.db") as store:
+        for partition in (None, 0):  # both are the same position
+            with source_of(config, "one", partition=partition) as source:
+                assert serve(store, source) == len(ROWS)
+        assert store.notes["source"] == {"topic": "one", "partition": 0, "offset": len(ROWS)}
+
+
+# Settings that make sense to a client of one kind only, in a dict for both.
+SHARED = {
+    "group.id": "g",
+    "fetch.wait.max.ms": 5,
+    "max.partition.fetch.bytes": 100_000,
+    "session.timeout.ms": 10_000,
+    "on_commit": print,
+    "transactional.id": "shared",
+    "acks": "all",
+    "linger.ms": 0,
+    "compression.type": "gzip",
+    "enable.idempotence": True,
+    "queue.buffering.max.ms": 0,
+    "on_delivery": print,
+}
+
+
+def test_source_and_sink_share_their_settings(
+    config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without warnings of librdkafka that clients of the other kind need them."""
+    topic, out = new_topic(config, ROWS), new_topic(config)
+    shared = {"bootstrap.servers": config["bootstrap.servers"], **SHARED}
+    capfd.readouterr()
+    Consumer({**config, "group.id": "x", "linger.ms": 5, "log_level": 6}).close()
+    assert "is a producer property" in capfd.readouterr().err  # a warning would be seen
+    source = KafkaSource(shared, topic, decode, partition=0, timeout=10.0)
+    with Store(tmp_path / "run.db") as store, source:
+        assert serve(store, source, KafkaSink(shared, out, numbered, timeout=10.0)) == len(ROWS)
+    assert texts_of(config, out) == wanted(tmp_path)
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_settings_of_one_kind_are_those_that_librdkafka_lists(tmp_path: Path) -> None:
+    path = tmp_path / "properties"
+    libc, libc.fopen.restype = ctypes.CDLL(None), ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(bytes(path), b"w"))
+    librdkafka().rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    text = path.read_text()
+    for kind, ours in (("C", _OF_CONSUMERS), ("P", _OF_PRODUCERS)):
+        found = re.findall(rf"^(\S+) +\| +{kind} +\|", text, re.MULTILINE)
+        of_clients = {name for name in found if not name.endswith(("_cb", "_cmp"))}
+        assert ours - {"on_commit", "on_delivery"} == of_clients
+
+
+def test_partitions_are_added(
+    small_cluster: tuple[Config, Callable[[str, int], None]], tmp_path: Path
+) -> None:
+    """With the code of docs/durable.md each key learns all of its events, in order.
+
+    A topic of the cluster for tests can't get more partitions, so it has them from the start, and
+    is used as one of two first.
+    """
+    config, make_topic = small_cluster
+    make_topic("scores", 5)
+    random, n_first, ends = np.random.default_rng(1), 60, (2, 5)
+    rows = [
+        {"key": f"k{random.integers(0, 20)}", "score": float(random.random()), "y": n % 2}
+        for n in range(200)
+    ]
+
+    def by_key(message: Message) -> Event:
+        fields = json.loads(message.value())
+        assert message.key().decode() == fields["key"]
+        return Event(fields["score"], fields["y"], key=fields["key"])
+
+    page = (Path(__file__).parents[1] / "docs" / "durable.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import zlib\n.*?)```", page, re.DOTALL)
+    on_page: dict[str, Any] = {}
+    exec(code, on_page)
+
+    def produce(rows: Any, n_partitions: int) -> None:
+        producer = writer(config["bootstrap.servers"])
+        for row in rows:
+            of_row = (
+                {"partition": on_page["partition_of"](row["key"], 2)} if n_partitions == 2 else {}
+            )
+            producer.produce("scores", json.dumps(row), key=row["key"], **of_row)
+        assert producer.flush(10) == 0
+
+    def learn(stores: list[Store], starts: list[int | None]) -> None:
+        for number, (store, start) in enumerate(zip(stores, starts, strict=True)):
+            with source_of(config, "scores", by_key, partition=number, start=start) as source:
+                serve(store, source)
+
+    with contextlib.ExitStack() as stack:
+        old, new = (
+            [stack.enter_context(Store(tmp_path / f"{n} of {end}.db")) for n in range(end)]
+            for end in ends
+        )
+        produce(rows[:n_first], 2)
+        learn(old, [None, None])
+        starts = on_page["copy_to_partitions"](old, new)
+        produce(rows[n_first:], 5)  # by librdkafka's own partitioner
+        learn(new, starts)
+        found = [state for store in new for state in states_of_keys(store).items()]
+        assert sum(store.offset for store in new) == len(rows) - n_first
+        assert all(store.offset for store in new)
+    with Store(tmp_path / "whole.db") as whole:
+        serve(whole, [Event(row["score"], row["y"], key=row["key"]) for row in rows])
+        assert sorted(found) == sorted(states_of_keys(whole).items())
 
 
 # The sink ----------------------------------------------------------------------------------------
@@ -727,7 +991,7 @@ def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
     topic, out = new_topic(config, ROWS, per_transaction=5), new_topic(config)
     path, root = tmp_path / "run.db", str(Path(__file__).parents[1])
     for batch in (3, 2):
-        child = [sys.executable, "-c", SERVE_UNTIL_KILLED, root, config["bootstrap.servers"]]
+        child = [*WITHOUT_BYTE_CODE, "-c", SERVE_UNTIL_KILLED, root, config["bootstrap.servers"]]
         command = [*child, str(path), topic, out, str(batch), step]
         ended = subprocess.run(command, capture_output=True, check=False)
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()

@@ -220,6 +220,25 @@ def test_what_is_no_key(tmp_path: Path, key: Any, error: type[Exception], with_s
         store.close()
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_no_key_is_refused_by_every_call(tmp_path: Path, stored: bool) -> None:
+    """Though it equals a key that has a calibrator."""
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, store=store if stored else None)
+        keyed.learn_many([1, (1, "a")], [0.3, 0.4], [1, 0])
+        for key in (Decimal(1), Fraction(1), (Decimal(1), "a"), complex(1)):
+            for call in (
+                keyed.__contains__,
+                keyed.snapshot,
+                lambda key: keyed.predict_one(key, 0.3),
+                lambda key: keyed.learn_one(key, 0.3, 1),
+            ):
+                with pytest.raises(TypeError, match="`keys` must be strings, numbers"):
+                    call(key)
+        assert all(key in keyed for key in (1, 1.0, True, np.int64(1), (1, "a"), (True, "a")))
+        assert (list(keyed), 2 in keyed) == ([1, (1, "a")], False)
+
+
 def test_keys_of_columns() -> None:
     import pandas as pd
     import polars as pl
@@ -514,6 +533,22 @@ def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
         assert set(keyed.states()) == {name_of("b")}
 
 
+def test_a_representation_reads_nothing_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: Any) -> Any:
+        raise AssertionError("the store is read")
+
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, max_live=2, store=store)
+        keyed.learn_many(["a", "b", "c"], [0.1, 0.2, 0.3], [0, 1, 1])
+        for name in ("keys", "get_bytes", "digest", "first_key"):
+            monkeypatch.setattr(Store, name, read)
+        assert repr(keyed) == f"KeyedCalibrator(2 live, 1 compressed, store={store!r})"
+        assert "live calibrators" in keyed._repr_html_()
+    assert repr(KeyedCalibrator(make)) == "KeyedCalibrator(0 live, 0 compressed)"
+
+
 def test_memory_is_bounded(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     n_keys, n = 60, 2_000
@@ -530,8 +565,6 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
                 keyed.save()
             assert len(keyed) == n_keys
             sizes[name] = keyed.memory_usage
-            held = f"{keyed.n_live} live, {keyed.n_compressed} compressed"
-            assert repr(keyed) == f"KeyedCalibrator({n_keys} keys, {held})"
         assert (keyed.n_live, keyed.n_compressed) == (5, 0)
     assert sizes["stored"] * 10 < sizes["free"]
     assert sizes["stored"] < sizes["compressed"] < sizes["free"] / 2

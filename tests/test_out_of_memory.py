@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from tests import WITHOUT_BYTE_CODE
+
 resource = pytest.importorskip("resource", reason="Windows has no limit of address space")
 
 LIMITED = """
@@ -92,7 +94,7 @@ def run(learner: str, code: str) -> None:
     if sys.platform != "linux":
         pytest.skip("the limit of address space is Linux's")
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED + textwrap.dedent(code), learner],
+        [*WITHOUT_BYTE_CODE, "-c", LIMITED + textwrap.dedent(code), learner],
         capture_output=True,
         text=True,
         check=False,

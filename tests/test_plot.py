@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -124,6 +125,15 @@ def test_several_models_share_one_picture() -> None:
     assert {"raw", "calibrated", "300", "250"} <= set(words(display))
     assert [curve.n_samples for curve in display.curves] == [300, 250]
     drawn(display)
+
+
+def test_the_figure_of_axes_in_a_subfigure_can_be_saved(tmp_path: Path) -> None:
+    figure = plt.figure()
+    ax = figure.subfigures(1, 2)[0].subplots()
+    display = ReliabilityDisplay.from_predictions([0, 1, 1], [0.2, 0.7, 0.4], ax=ax)
+    assert display.figure_ is figure
+    display.figure_.savefig(tmp_path / "both.png")
+    plt.close(figure)
 
 
 def test_draws_on_given_axes_and_again() -> None:

@@ -1,15 +1,21 @@
 """`CalibratedClassifier` finds what it served for a sample when the label of that sample comes."""
 
 import copy
+import datetime
+import enum
 import itertools
 import math
 import pickle
 import signal
 import sys
 import tracemalloc
+import uuid
+import warnings
 from collections import UserDict, deque
+from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,10 +24,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
-from streamcal import CalibratedClassifier, HedgedCalibrator
+from streamcal import CalibratedClassifier, HedgedCalibrator, Served
 from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers import _features, _memory, _packed, _waiting
+from streamcal.wrappers import _features, _late_labels, _memory, _packed, _waiting
 from streamcal.wrappers._memory import PredictionMemory
 from tests.contract import state
 
@@ -33,6 +39,19 @@ def logistic(**parameters: Any) -> CalibratedClassifier:
 
 def bayes(**parameters: Any) -> CalibratedClassifier:
     return CalibratedClassifier(naive_bayes.GaussianNB(), **parameters)
+
+
+def taken(memory: PredictionMemory, x: Any, make_tickets: Any) -> Any:
+    """Return the prediction for these features, and forget it, as when a sample is learned."""
+    found = memory.find(x)
+    if found is None:
+        memory.warn_if_late(x)
+    if found is None or not found.is_latest:
+        memory.store_latest(make_tickets)
+    if found is None:
+        return None
+    memory.take(found)
+    return found.prediction
 
 
 def no_tickets(raw: Any, features: Any) -> dict[Any, Any]:
@@ -119,7 +138,7 @@ def test_predictions_change_no_state() -> None:
     for other in (copy.deepcopy(model), pickle.loads(before), model.clone(), model.clone({}, True)):
         assert len(other._memory) == 0
     model.predict_proba_one(samples[0][0])[True] = 7.0  # what is remembered is not what users hold
-    assert model._memory.take(samples[0][0], no_tickets).raw[True] != 7.0
+    assert taken(model._memory, samples[0][0], no_tickets).raw[True] != 7.0
 
 
 def test_memory_is_bounded() -> None:
@@ -128,10 +147,10 @@ def test_memory_is_bounded() -> None:
     for i in range(200):
         model.predict_proba_one({"x": float(i)})
     assert len(model._memory) == 20
-    assert len(model._memory._waiting.stored) == len(model._memory._waiting.by_hash) == 19
+    assert len(model._memory._waiting.stored) == len(model._memory._waiting.by_key) == 19
     for i in range(200):  # those that are not remembered are asked again
         model.learn_one({"x": float(i)}, i % 2 == 0)
-    assert len(model._memory) == len(model._memory._waiting.by_hash) == 0
+    assert len(model._memory) == len(model._memory._waiting.by_key) == 0
 
 
 def test_labels_that_never_come_are_forgotten() -> None:
@@ -141,7 +160,7 @@ def test_labels_that_never_come_are_forgotten() -> None:
         if i % 3 == 0:
             model.learn_one({"x": float(i)}, i % 2 == 0)
     assert len(model._memory) <= 50
-    assert len(model._memory._waiting.by_hash) <= 50
+    assert len(model._memory._waiting.by_key) <= 50
 
 
 @pytest.mark.parametrize("remember", [-1, 1.5, True, None, "10"])
@@ -159,11 +178,11 @@ def test_features_that_may_change_in_place_are_not_found() -> None:
     memory, buffer = PredictionMemory(5), np.array([0.1])
     for x in ({"x": buffer}, {"x": [1.0]}, [1.0], UserDict(x=1.0)):
         memory.add(x, prediction(0.1), no_tickets)
-        assert memory.take(x, no_tickets) is None
+        assert taken(memory, x, no_tickets) is None
     memory.add("a text", prediction(0.4), no_tickets)
-    assert memory.take("a text", no_tickets).raw == {True: 0.4}
+    assert taken(memory, "a text", no_tickets).raw == {True: 0.4}
     memory.add({"x": Fraction(1, 3)}, prediction(0.5), no_tickets)
-    assert memory.take({"x": Fraction(1, 3)}, no_tickets).raw == {True: 0.5}
+    assert taken(memory, {"x": Fraction(1, 3)}, no_tickets).raw == {True: 0.5}
 
 
 class Incomparable:
@@ -179,14 +198,23 @@ def test_features_that_cannot_be_compared_are_not_found() -> None:
     memory = PredictionMemory(5)
     for value in (Incomparable(), np.arange(3)):
         memory.add({"x": value}, prediction(0.1), no_tickets)
-        assert memory.take({"x": copy.copy(value)}, no_tickets) is None
+        assert taken(memory, {"x": copy.copy(value)}, no_tickets) is None
 
 
-class Ambiguous(Incomparable):
-    """Has a hash, but can't be compared."""
+class Odd:
+    """Each comparison and each hash of it is an error."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
 
     def __hash__(self) -> int:
-        return 1
+        raise RuntimeError
+
+
+class OddNumber(float):
+    """A number with such a comparison."""
+
+    __eq__, __hash__ = Odd.__eq__, Odd.__hash__
 
 
 class OddDict(dict[Any, Any]):
@@ -197,13 +225,80 @@ class OddDict(dict[Any, Any]):
         raise RuntimeError
 
 
-def test_odd_features_raise_nothing() -> None:
+class OddArray(np.ndarray):
+    """An array with such a comparison."""
+
+    __eq__, __hash__ = Odd.__eq__, Odd.__hash__  # type: ignore[assignment]
+
+
+def odd_values() -> list[Any]:
+    odd = Odd()
+    nested: list[Any] = []
+    nested.append(nested)
+    objects = np.array([odd, 1], object)
+    kept = [odd, OddNumber(1.0), (1, (odd,)), [odd], objects, np.zeros(2).view(OddArray)]
+    return [*kept, Decimal("sNaN"), np.array([(1, 2)], "i4,i4")[0], nested, {"a": odd}]
+
+
+def test_code_of_users_is_never_called() -> None:
+    """Their comparisons may raise anything, and so may a signal handler: nothing is caught."""
+    memory = PredictionMemory(50)
+    for value in [*odd_values(), *odd_values()]:
+        for x in ({"x": value}, {"x": 1.0, "y": value}, value):
+            for same in (x, copy.copy(x)):
+                memory.add(x, prediction(0.1), no_tickets)
+                memory.add({"z": 1.0}, prediction(0.2), no_tickets)
+                with warnings.catch_warnings(action="ignore"):  # of late labels
+                    taken(memory, same, no_tickets)
+                    assert taken(memory, {"z": 1.0}, no_tickets).raw == {True: 0.2}
+    memory.add(OddDict(a=1), prediction(0.1), no_tickets)
+    assert taken(memory, OddDict(a=1), no_tickets) is not None
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Point(NamedTuple):
+    x: float
+    y: Any
+
+
+VALUES = [
+    1,
+    "a",
+    b"a",
+    None,
+    True,
+    1.5,
+    1j,
+    (1, ("a", 2.0)),
+    frozenset({1}),
+    Point(1.0, "a"),
+    Colour.RED,
+    Fraction(1, 3),
+    Decimal("1.5"),
+    datetime.date(2026, 1, 1),
+    datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC),
+    datetime.timedelta(1),
+    uuid.UUID(int=1),
+    np.float16(0.5),
+    np.int8(1),
+    np.str_("a"),
+    np.datetime64("2026-01-01"),
+    pd.Timestamp("2026-01-01"),
+    pd.Timedelta(1),
+    object(),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_values_that_cannot_change_are_found(value: Any) -> None:
     memory = PredictionMemory(5)
-    for x in ({"x": Ambiguous()}, {"x": Ambiguous()}, OddDict(a=1), {"x": 2.0}):
-        memory.add(x, prediction(0.1), no_tickets)
-    memory.take({"x": Ambiguous()}, no_tickets)
-    memory.take(OddDict(a=1), no_tickets)
-    assert memory.take({"x": 2.0}, no_tickets) is not None
+    for make in (lambda: {"x": value, "y": 1.0}, lambda: (value,)):
+        memory.add(make(), prediction(0.1), no_tickets)
+        memory.add({"z": 1.0}, prediction(0.2), no_tickets)
+        assert taken(memory, make(), no_tickets).raw == {True: 0.1}
 
 
 class Claims(base.Classifier):
@@ -220,12 +315,13 @@ class Claims(base.Classifier):
 def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample(p: Any) -> None:
     model, other = (CalibratedClassifier(Claims(), remember=n) for n in (10, 0))
     for each in (model, other):
-        each.predict_proba_one({"p": p})
+        with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+            each.predict_proba_one({"p": p})
         each.predict_proba_one({"p": 0.2})
         each.learn_one({"p": 0.4}, True)
     assert state(model.calibrators[True]) == state(other.calibrators[True])
-    assert model._memory.take({"p": p}, model._make_tickets) is None
-    assert model._memory.take({"p": 0.2}, model._make_tickets) is not None
+    assert taken(model._memory, {"p": p}, model._make_tickets) is None
+    assert taken(model._memory, {"p": 0.2}, model._make_tickets) is not None
 
 
 def test_a_lost_label_costs_no_tickets_later() -> None:
@@ -233,7 +329,7 @@ def test_a_lost_label_costs_no_tickets_later() -> None:
     memory.add({"x": 0.0}, prediction(0.1), no_tickets)
     memory.add({"x": 1.0}, prediction(0.1), no_tickets)
     for i in range(2, 20):
-        found = memory.take({"x": i - 1.0}, no_tickets)
+        found = taken(memory, {"x": i - 1.0}, no_tickets)
         assert found.tickets is None
         memory.add({"x": float(i)}, prediction(0.1), no_tickets)
     assert len(memory) == 2
@@ -243,8 +339,8 @@ def test_features_that_change_after_the_prediction_are_other_features() -> None:
     memory, x = PredictionMemory(5), {"a": 1.0}
     memory.add(x, prediction(0.1), no_tickets)
     x["a"] = 2.0
-    assert memory.take(x, no_tickets) is None
-    assert memory.take({"a": 1.0}, no_tickets).raw == {True: 0.1}
+    assert taken(memory, x, no_tickets) is None
+    assert taken(memory, {"a": 1.0}, no_tickets).raw == {True: 0.1}
 
 
 def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted() -> None:
@@ -254,7 +350,7 @@ def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted() -> No
     served = model.serve_one({"x": 1.0})
     model.predict_proba_one({"x": 1.0})
     model.learn_one({"x": 2.0}, True)  # another sample: the calibrators change
-    stored = model._memory.take({"x": 1.0}, model._make_tickets)
+    stored = taken(model._memory, {"x": 1.0}, model._make_tickets)
     assert as_lists(stored.tickets) == as_lists(served.tickets)
     assert stored.raw == served.raw
 
@@ -271,7 +367,7 @@ def test_other_ways_to_learn_store_the_latest_prediction_first(how: str) -> None
         model.learn_many(pd.DataFrame({"x": [0.0, 1.0]}), pd.Series([True, False]))
     else:
         model.learn_one({"x": 0.0}, True, served=model.serve_one({"x": 0.0}))
-    stored = model._memory.take(x, model._make_tickets)
+    stored = taken(model._memory, x, model._make_tickets)
     assert as_lists(stored.tickets) == as_lists(served.tickets)
 
 
@@ -281,7 +377,7 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
 
     def handle(*_: Any) -> None:
         memory.add({"x": next(handled) % 7}, prediction(0.5), no_tickets)
-        memory.take({"x": next(handled) % 5}, no_tickets)
+        taken(memory, {"x": next(handled) % 5}, no_tickets)
         if not done:
             signal.setitimer(signal.ITIMER_REAL, 5e-5)
 
@@ -290,7 +386,7 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
     try:
         for i in range(20_000):
             memory.add({"x": i % 11}, prediction(0.1), no_tickets)
-            memory.take({"x": i % 3}, no_tickets)
+            taken(memory, {"x": i % 3}, no_tickets)
     finally:
         done.append(True)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -302,7 +398,7 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
 def test_the_order_of_features_does_not_matter() -> None:
     memory = PredictionMemory(3)
     memory.add({"a": 1, "b": 2}, ({}, None, 0), no_tickets)
-    assert memory.take({"b": 2.0, "a": 1}, no_tickets) is not None
+    assert taken(memory, {"b": 2.0, "a": 1}, no_tickets) is not None
 
 
 @pytest.mark.parametrize(
@@ -381,16 +477,16 @@ def test_random_programs_find_a_prediction_of_the_same_features(program: Any, li
             waiting.append((made, sample))
             made += 1
             continue
-        found = memory.take({"x": sample}, no_tickets)
+        found = taken(memory, {"x": sample}, no_tickets)
         same = [when for when, other in waiting if other == sample]
         if found is None:
             assert all(made - when > limit for when in same)
         else:
             when = int(found.raw[True])
             assert when in same
-            waiting = [pair for pair in waiting if pair[1] != sample or pair[0] > when]
-    assert len(memory._waiting.by_hash) <= len(memory) <= limit
-    places = [same.places for alike in memory._waiting.by_hash.values() for same in alike]
+            waiting.remove((when, sample))  # older ones stay, since their labels may still come
+    assert len(memory._waiting.by_key) <= len(memory) <= limit
+    places = [same.places for same in memory._waiting.by_key.values()]
     assert sum(map(len, places)) == len(memory._waiting.stored)
 
 
@@ -406,10 +502,10 @@ def test_lost_labels_do_not_shift_the_others(delay: int, n_values: int, lost: fl
         samples.append(x)
         memory.add(x, prediction(t), no_tickets)
         if t >= delay and rng.random() > lost:
-            found = memory.take(samples[t - delay], no_tickets)
+            found = taken(memory, samples[t - delay], no_tickets)
             right.append(found is not None and found.raw[True] == t - delay)
     assert np.mean(right[50:]) > 0.95
-    assert len(memory) <= 4 * (delay + 1 + n_values)
+    assert len(memory) <= 2 * max(5 * delay, 100)
 
 
 def test_features_with_equal_hashes_are_told_apart() -> None:
@@ -417,8 +513,8 @@ def test_features_with_equal_hashes_are_told_apart() -> None:
     assert hash(-1) == hash(-2)
     memory.add({"a": -1}, prediction(0.9), no_tickets)
     memory.add({"a": -2}, prediction(0.1), no_tickets)
-    assert memory.take({"a": -1}, no_tickets).raw == {True: 0.9}
-    assert memory.take({"a": -2}, no_tickets).raw == {True: 0.1}
+    assert taken(memory, {"a": -1}, no_tickets).raw == {True: 0.9}
+    assert taken(memory, {"a": -2}, no_tickets).raw == {True: 0.1}
 
 
 def three_labels(n: int, seed: int = 0) -> CalibratedClassifier:
@@ -455,7 +551,7 @@ def test_predictions_of_many_labels_come_back_bit_for_bit(n_late: int, p: Any) -
     served = model.serve_one(x)
     model.predict_proba_one(x)
     model._memory.store_latest(model._make_tickets)
-    found = model._memory.take(x, model._make_tickets)
+    found = taken(model._memory, x, model._make_tickets)
     assert list(found.raw) == list(found.tickets) == list(served.raw)
     assert repr(found.raw) == repr(served.raw)
     for label, (own, joint) in served.tickets.items():
@@ -470,7 +566,7 @@ def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
         memory.add({"x": i}, (raw, raw, 3), no_tickets)
     memory.store_latest(no_tickets)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
-        found = memory.take({"x": i}, no_tickets)
+        found = taken(memory, {"x": i}, no_tickets)
         raw = dict.fromkeys(labels, 0.25)
         assert repr(tuple(found)) == repr((raw, raw, 3, {}))
 
@@ -496,17 +592,18 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
 class Interrupts:
     """Raises in the line of the memory that is reached after so many others."""
 
-    FILES = (_memory.__file__, _waiting.__file__, _packed.__file__, _features.__file__)
+    FILES = tuple(each.__file__ for each in (_memory, _waiting, _packed, _features, _late_labels))
 
-    def __init__(self, after: int) -> None:
-        self.left = after
+    def __init__(self, after: int, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.left, self.error, self.raised = after, error, False
 
     def __enter__(self) -> None:
         sys.settrace(self.trace)
 
     def __exit__(self, *error: Any) -> bool:
         sys.settrace(None)
-        return error[0] is KeyboardInterrupt
+        self.raised = error[0] is self.error
+        return self.raised
 
     def trace(self, frame: Any, event: str, _: Any) -> Any:
         if frame.f_code.co_filename not in self.FILES:
@@ -515,7 +612,7 @@ class Interrupts:
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                raise self.error
         return self.trace
 
 
@@ -528,41 +625,48 @@ def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None
                 with Interrupts(after):
                     memory.add({"x": (after + i) % same}, prediction(0.1), no_tickets)
                 with Interrupts(after):
-                    memory.take({"x": (after + i - 2) % same}, no_tickets)
+                    taken(memory, {"x": (after + i - 2) % same}, no_tickets)
     finally:
         sys.settrace(before)
     for i in range(5):
         memory.add({"y": i}, prediction(0.1), no_tickets)
     for i in range(1, 5):
-        assert memory.take({"y": i}, no_tickets) is not None
-    assert len(memory) == len(memory._waiting.by_hash) == 0
+        assert taken(memory, {"y": i}, no_tickets) is not None
+    assert len(memory) == len(memory._waiting.by_key) == 0
 
 
-class RaisesLater(Incomparable):
-    """Can't be compared once it is armed; all have the same hash."""
-
-    armed = False
-
-    def __eq__(self, other: object) -> bool:
-        if RaisesLater.armed:
-            raise ValueError
-        return self is other
-
-    def __hash__(self) -> int:
-        return 1
+class InterruptionError(Exception):
+    """Raised by a signal handler."""
 
 
-def test_features_that_cannot_be_compared_later_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    memory = PredictionMemory(4)
-    for _ in range(4):
-        memory.add({"x": RaisesLater()}, prediction(0.1), no_tickets)
-    monkeypatch.setattr(RaisesLater, "armed", True)
-    for i in range(5):
-        memory.add({"x": i}, prediction(0.1), no_tickets)
-    assert len(memory) == 4
-    assert len(memory._waiting.by_hash) == 3
+RAISED = (TimeoutError, ValueError, TypeError, KeyError, RuntimeError, InterruptionError)
+
+
+@pytest.mark.parametrize("error", RAISED)
+def test_what_a_signal_handler_raises_reaches_the_caller(error: Any) -> None:
+    """In whichever line it is raised, of every call that uses the memory."""
+    before, n_raised = sys.gettrace(), 0
+    samples = [{"a": i % 3, "b": (i % 2, "c")} for i in range(12)]
+    model = CalibratedClassifier(Given())
+    x = {"p": (0.2, 0.3, 0.5)}
+    calls = [
+        lambda i: model.predict_proba_one(x | samples[i % 12]),
+        lambda i: model.predict_one(x | samples[i % 12]),
+        lambda i: model.predict_one(x | unhashable(i % 2)),
+        lambda i: model.learn_one(x | samples[(i - 3) % 12], "a"),
+        lambda i: model.learn_group([x | samples[i % 12]] * 2, ["a", "b"]),
+        lambda i: model.learn_one(x | unhashable(i % 3), "b"),
+    ]
+    try:
+        for call, after in itertools.product(calls, range(1, 90)):
+            interrupts = Interrupts(after, error)
+            with warnings.catch_warnings(action="ignore"), interrupts:
+                call(after)
+            assert interrupts.raised == (interrupts.left == 0)
+            n_raised += interrupts.raised
+    finally:
+        sys.settrace(before)
+    assert n_raised > 100
 
 
 def unhashable(i: int) -> dict[str, Any]:
@@ -605,3 +709,103 @@ def test_a_label_at_once_of_features_without_a_hash_does_not_warn() -> None:
         late = model.serve_one({"p": 0.7, "v": [-3]})
         model.predict_proba_one({"p": 0.3, "v": [-4]})
         model.learn_one({"p": 0.7, "v": [-3]}, False, served=late)
+
+
+class Fails(linear_model.LogisticRegression):
+    """Cannot learn the feature "fail"."""
+
+    def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0) -> None:
+        if "fail" in x:
+            raise OSError
+        super().learn_one(x, y, w)
+
+
+A: Any = {"x": 1.0}
+B: Any = {"x": 2.0}
+FRAME = pd.DataFrame([A, B])
+REFUSED: dict[str, Any] = {
+    "label": lambda model: model.learn_one(A, "oops"),
+    "no label": lambda model: model.learn_one(A, None),
+    "weight": lambda model: model.learn_one(A, True, w=0.0),
+    "served": lambda model: model.learn_one(A, True, served={True: math.nan}),
+    "tickets": lambda model: model.learn_one(
+        A, True, served=Served({True: 1.0}, {True: 1.0}, {True: Ticket(10**9, (0.5,))})
+    ),
+    "model": lambda model: model.learn_one({"fail": 1.0}, True),
+    "label in a group": lambda model: model.learn_group([A, B, A], [True, False, "oops"]),
+    "weight of a group": lambda model: model.learn_group([A, B], [True, False], w=-1.0),
+    "length of a group": lambda model: model.learn_group([A, B, A], [True]),
+    "served in a group": lambda model: model.learn_group([A, B], [True] * 2, served=[None, 3]),
+    "model in a group": lambda model: model.learn_group([A, {"fail": 1.0}, A], [True] * 3),
+    "label in a frame": lambda model: model.learn_many(FRAME, pd.Series(["oops", True])),
+    "weights of a frame": lambda model: model.learn_many(FRAME, pd.Series([True] * 2), [1.0, -1.0]),
+    "length of a frame": lambda model: model.learn_many(FRAME, pd.Series([True] * 3)),
+    "served of a frame": lambda model: model.learn_many(
+        FRAME, pd.Series([True] * 2), served={True: [math.inf] * 2}
+    ),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("predicted", [[A], [A, A, B], [B, {"fail": 1.0}, A, A, {"x": 3.0}]])
+def test_a_refused_call_forgets_nothing(call: Any, predicted: Any) -> None:
+    refused, other = (CalibratedClassifier(Fails(), sampling_rate=0.5) for _ in range(2))
+    for model in (refused, other):
+        for i in range(20):
+            model.learn_one({"x": i / 20}, i % 3 == 0)
+        for x in predicted:
+            model.predict_proba_one(x)
+    before = state(refused.calibrators[True])
+    for _ in range(2):
+        with pytest.raises((ValueError, TypeError, OSError)):
+            call(refused)
+        assert len(refused._memory) == len(predicted)
+        assert state(refused.calibrators[True]) == before
+    refused.classifier = copy.deepcopy(other.classifier)  # a group's first rows were learned
+    for model in (refused, other):
+        model.learn_group([A, B], [True, False])
+        model.learn_one(A, True)
+    assert len(refused._memory) == len(other._memory)
+    assert state(refused.calibrators[True]) == state(other.calibrators[True])
+
+
+def matches(n_matches: int, n_rows: int, seed: int) -> Iterator[tuple[list[float], bool]]:
+    """Yield the forecasts of each match, and its outcome; most are equal to the one before.
+
+    The state is a lead that rarely changes, and the forecast the share of wins of such leads.
+    """
+    rng = np.random.default_rng(seed)
+    steps = rng.choice([-1, 0, 1], (n_matches, n_rows), p=(0.14, 0.72, 0.14))
+    leads = steps.cumsum(axis=1)
+    won = leads[:, -1] + 0.5 * rng.choice([-1, 1], n_matches) > 0.0
+    of_lead = {lead: (won[:, None] & (leads == lead)).sum() for lead in np.unique(leads)}
+    rate = {k: (n + 0.5) / ((leads == k).sum() + 1.0) for k, n in of_lead.items()}
+    for row, outcome in zip(leads, won.tolist(), strict=True):
+        yield [float(rate[lead]) for lead in row], outcome
+
+
+@pytest.mark.parametrize("share_lost", [0.0, 0.1])
+@pytest.mark.parametrize("order", ["first", "last", "random"])
+def test_rows_that_repeat_and_get_their_labels_by_event(order: str, share_lost: float) -> None:
+    """Minutes of a match are alike, and all labels come at its end: they are learned as served."""
+    rng, hedge = np.random.default_rng(1), HedgedCalibrator()
+    model, losses = CalibratedClassifier(Score()), {"model": 0.0, "tickets": 0.0}
+    n = 0
+    for forecasts, outcome in matches(150, 40, seed=3):
+        kept = []
+        for p in forecasts:
+            answer, ticket = hedge.serve_one(p)
+            kept.append((p, ticket))
+            for name, q in (
+                ("tickets", answer),
+                ("model", model.predict_proba_one({"p": p})[True]),
+            ):
+                losses[name] -= math.log(q if outcome else 1.0 - q)
+            n += 1
+        if order == "random":
+            kept = [kept[i] for i in rng.permutation(len(kept))]
+        for p, ticket in kept[:: -1 if order == "last" else 1]:
+            if rng.random() >= share_lost:
+                hedge.learn_one(p, outcome, served=ticket)
+                model.learn_one({"p": p}, outcome)
+    assert abs(losses["model"] - losses["tickets"]) / n < 0.002

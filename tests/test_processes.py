@@ -1,15 +1,19 @@
-"""The compiled classes in a process that is forked."""
+"""Objects in a process that is forked, also while other threads use them."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streamcal import HedgedCalibrator, IsotonicCalibrator
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
 @pytest.mark.parametrize("kind", [IsotonicCalibrator, HedgedCalibrator])
 def test_a_fork_goes_its_own_way(kind: type, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -31,3 +35,31 @@ def test_a_fork_goes_its_own_way(kind: type, tmp_path: Path) -> None:
     alone.learn_many(scores[:300], labels[:300])
     alone.learn_many(scores[300:], labels[300:])
     assert (tmp_path / "state").read_bytes() == alone.to_bytes()
+
+
+def run(*arguments: Any) -> str:
+    """Run a case of `tests.forks` in a process of its own; a hang ends it after minutes."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.forks", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parent.parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("calls", ["one", "many"])
+def test_every_learner_goes_on_after_a_fork_while_threads_use_it(calls: str) -> None:
+    run(calls)
+
+
+def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
+    run("locks")
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit"])
+def test_parent_and_child_solve_by_jobs(end: str) -> None:
+    run("jobs", end)

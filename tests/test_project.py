@@ -4,30 +4,36 @@ import ast
 import doctest
 import graphlib
 import inspect
+import itertools
 import os
+import py_compile
 import re
 import shutil
 import subprocess
 import sys
 import tokenize
 import tomllib
+import types
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import streamcal
-from tests.conftest import IN_ONE_PROCESS, scope_of
+from tests.conftest import IN_ONE_PROCESS, OPTIONAL, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+KERNELS = sorted(path for end in ("pyx", "pxd", "pyi") for path in PACKAGE.rglob(f"*.{end}"))
+SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
     {
         *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_worker"),
+        *("_routing", "_snapshot", "_validation", "_whole", "_worker"),
     },
     {"losses"},
     {"kernels"},
@@ -44,11 +50,6 @@ LAYERS = [
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
-# What an extra brings, by the names that it is imported under; every other import is a dependency.
-OPTIONAL = {
-    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
-    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
-}
 # What takes its time to import, required or not.
 HEAVY = {"jax", "numba", "pandas", "polars", "river", "scipy", "sklearn"}
 
@@ -64,6 +65,8 @@ def part_of(path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a file imports at any depth, those for type checkers too."""
+    if path.suffix in (".pyx", ".pxd"):
+        return imports_of_cython(path.read_text(encoding="utf-8"))
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -78,12 +81,38 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def imports_of_cython(text: str) -> set[str]:
+    """Return the dotted names that Cython imports, compiled (``cimport``) or not."""
+    found = set(re.findall(r"^[ \t]*c?import +([\w.]+)", text, re.MULTILINE))
+    for module, names in re.findall(
+        r"^[ \t]*from +([\w.]+) +c?import +(\([^)]*\)|.*)", text, re.MULTILINE
+    ):
+        assert not module.startswith("."), f"{module} is imported relatively"
+        names = re.sub("#.*", "", names).strip("() \n")
+        imported = [name.split()[0] for name in re.split(r"\s*,\s*", names) if name]
+        found.update(f"{module}.{name}" for name in imported)
+        found.update([module] if module != "streamcal" else [])
+    return found
+
+
+def test_imports_of_cython_are_found() -> None:
+    text = (
+        "import os\ncimport streamcal.a\nfrom libc.math cimport exp, log as ln  # both\n"
+        "from streamcal import b\n    from streamcal.c cimport (\n        D, E,\n    )\n"
+        '"""Rows\nfrom ``bounds[r]`` to the last."""\n'
+    )
+    assert imports_of_cython(text) == {
+        *("os", "streamcal.a", "libc.math", "libc.math.exp", "libc.math.log"),
+        *("streamcal.b", "streamcal.c", "streamcal.c.D", "streamcal.c.E"),
+    }
+
+
 def test_every_part_has_a_layer() -> None:
-    assert {part_of(path) for path in MODULES} - {""} <= set(RANK)
+    assert {part_of(path) for path in SOURCES} - {""} <= set(RANK)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in MODULES if part_of(path)], ids=lambda path: path.stem
+    "path", [path for path in SOURCES if part_of(path)], ids=lambda path: path.name
 )
 def test_nothing_imports_upward(path: Any) -> None:
     for name in imports(path):
@@ -97,18 +126,35 @@ def test_nothing_imports_upward(path: Any) -> None:
 
 def test_no_imports_run_in_a_circle() -> None:
     """Deferred ones count, too; packages do not, since they load their names on demand."""
-    files = [path for path in MODULES if path.name != "__init__.py"]
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
-    graph = {name: imports(path) & set(names) for name, path in names.items()}
+    graph: dict[str, set[str]] = {}
+    for path in SOURCES:
+        if path.name != "__init__.py" and path.suffix != ".pyi":
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            graph[name] = graph.get(name, set()) | imports(path) - {name}
+    graph = {name: found & set(graph) for name, found in graph.items()}
     assert graph["streamcal.isotonic.stack"] >= {"streamcal.isotonic.mean_stack"}
+    assert graph["streamcal.kernels.joint"] >= {"streamcal.kernels.hedge"}
     graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
 
 
-def test_losses_and_kernels_know_nothing_of_river() -> None:
-    for path in MODULES:
+def test_losses_and_kernels_know_nothing_of_river_or_data_frames() -> None:
+    for path in SOURCES:
         if part_of(path) in {"_validation", "losses", "kernels"}:
-            roots = {name.split(".")[0] for name in imports(path)}
+            found = imports(path)
+            roots = {name.split(".")[0] for name in found}
             assert not roots & {"river", "pandas", "polars", "narwhals", *OPTIONAL}, path
+            assert "streamcal._frames" not in found, path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_caches_without_a_bound_hold_names_and_classes_only(path: Path) -> None:
+    """They keep their arguments alive as long as the process runs."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        decorators = map(ast.unparse, getattr(node, "decorator_list", []))
+        if {"cache", "functools.cache"} & set(decorators):
+            assert isinstance(node, ast.FunctionDef)
+            annotations = [ast.unparse(each.annotation or each) for each in node.args.args]
+            assert set(annotations) <= {"str", "type"}, f"{path}, {node.name}"
 
 
 def output_of(code: Any) -> Any:
@@ -262,6 +308,18 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 
+def test_no_test_limits_its_own_process() -> None:
+    """CPython keeps byte code that a limit or a full disk has cut off, and fails ever after."""
+    for path in sorted((ROOT / "tests").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        nodes = ast.walk(ast.parse(text)) if "setrlimit" in text else ()
+        names = {getattr(node, "attr", getattr(node, "id", None)) for node in nodes}
+        limits = "setrlimit" in names
+        assert not limits or path.name == "hostile_states.py", f"{path} limits its own process"
+        if "setrlimit(" in text and path.name not in ("hostile_states.py", "test_project.py"):
+            assert "*WITHOUT_BYTE_CODE," in text, f"{path} limits a process that writes byte code"
+
+
 def test_files_that_share_what_is_slow_to_make_stay_in_one_process() -> None:
     shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS]
     assert all(path.exists() for path in shared)
@@ -315,8 +373,9 @@ def test_dependencies_are_those_that_are_imported() -> None:
     def names(requirements: Any) -> Any:
         return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
 
-    imported = {name.split(".")[0] for path in MODULES for name in imports(path)}
-    third_party = imported - set(sys.stdlib_module_names) - {"streamcal"}
+    imported = {name.split(".")[0] for path in SOURCES for name in imports(path)}
+    of_cython = {"cpython", "cython", "libc"}
+    third_party = imported - set(sys.stdlib_module_names) - of_cython - {"streamcal"}
     assert third_party - OPTIONAL == names(project["dependencies"])
     extras = project["optional-dependencies"]
     named = {"google": "protobuf", "confluent_kafka": "confluent-kafka", "sklearn": "scikit-learn"}
@@ -474,3 +533,77 @@ def test_a_wheel_holds_what_belongs_to_the_package(tmp_path: Path) -> None:
     build = (PACKAGE / "meson.build").read_text(encoding="utf-8")
     assert "files('../not_installed.py')" in build
     assert re.findall("exclude_files: (.*),", build) == ["not_installed"]
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Any:
+    """A checkout, and what the gate says of it."""
+    checkout, home = tmp_path / "checkout", tmp_path / "home"
+    (checkout / ".ci").mkdir(parents=True)
+    home.mkdir()
+    shutil.copy(ROOT / ".ci" / "left_behind.py", checkout / ".ci")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(["git", "init", "--quiet", checkout], env=environment, check=True)
+    (checkout / "mine").touch()
+
+    def call(action: str) -> Any:
+        script = checkout / ".ci" / "left_behind.py"
+        return subprocess.run(
+            [sys.executable, script, action, tmp_path / "before", home],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+    assert call("note").returncode == 0
+    return types.SimpleNamespace(checkout=checkout, home=home, check=lambda: call("check"))
+
+
+def test_what_gates_leave_behind_is_named(left_behind: Any) -> None:
+    checkout, home = left_behind.checkout, left_behind.home
+    source = checkout / "module.py"
+    source.write_text("names = " + repr(list(range(1000))))
+    sound, torn, empty, foreign = (checkout / ".venv" / f"{name}.pyc" for name in "abcd")
+    for path in (sound, torn, empty, foreign):
+        py_compile.compile(str(source), str(path))
+    source.unlink()
+    (checkout / ".gitignore").write_text(".venv\n")
+    foreign.write_bytes(b"1234" + foreign.read_bytes()[4:100])
+    left_behind.check()
+    torn.write_bytes(torn.read_bytes()[:2048])
+    empty.write_bytes(b"")
+    (home / ".config").mkdir()
+    (home / ".config" / "settings").touch()
+    done = left_behind.check()
+    assert done.returncode == 1
+    lines = [line.partition(": ")[0] for line in done.stdout.splitlines()]
+    assert lines == [str(torn), str(empty), ".gitignore", "~/.config/settings"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="shared memory is no folder here")
+def test_shared_memory_that_no_process_uses_is_named(left_behind: Any) -> None:
+    memory = SharedMemory(create=True, size=100)
+    path = f"/dev/shm/{memory.name.lstrip('/')}"
+    try:
+        assert path not in left_behind.check().stdout
+        memory.close()
+        assert f"{path}: shared memory that no process uses" in left_behind.check().stdout
+    finally:
+        memory.unlink()
+    assert path not in left_behind.check().stdout
+
+
+def test_a_number_orders_the_files_and_the_tests_of_each() -> None:
+    def ordered(order: str | None) -> list[str]:
+        items: Any = [types.SimpleNamespace(path=at[0], at=at) for at in sorted(names)]
+        config: Any = types.SimpleNamespace(option=types.SimpleNamespace(order=order))
+        pytest_collection_modifyitems(config, items)
+        return [item.at for item in items]
+
+    names = [file + str(number) for file in "abcdefgh" for number in range(9)]
+    assert ordered(None) == names
+    one, other = ordered("1"), ordered("2")
+    assert names != one == ordered("1") != other
+    assert sorted(one) == names
+    assert len(list(itertools.groupby(one, lambda name: name[0]))) == 8

@@ -609,6 +609,38 @@ def test_rows_keep_their_places_while_a_run_goes_on(tmp_path: Path) -> None:
     assert len(orders) == 1
 
 
+@pytest.mark.parametrize("read", ["timeline", "join", "states"])
+def test_a_page_shows_one_commit(late_db: Any, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+    before = open_subject(late_db, Given()).report()
+    with Store(late_db) as writer:
+
+        def commit(*_: Any) -> None:
+            """What a run commits while the page reads."""
+            monkeypatch.undo()
+            join = LabelJoin(1000)
+            calibrator = PlattCalibrator()
+            calibrator.learn_many([0.5, 0.6], [0, 1])
+            states = {"timeline": Timeline(), "join": join, "key:null": calibrator}
+            writer.save(states, 9000)
+
+        def slow(of_library: Any) -> Any:
+            def function(*given: Any) -> Any:
+                commit()
+                return of_library(*given)
+
+            return function
+
+        if read == "states":
+            monkeypatch.setattr(Store, "sizes", slow(Store.sizes))
+        else:
+            kind = Timeline if read == "timeline" else LabelJoin
+            monkeypatch.setattr(kind, "from_bytes", slow(kind.from_bytes))
+        shown = open_subject(late_db, Given()).report()
+        assert writer.offset == 9000
+    assert shown.metrics == before.metrics
+    assert page.update(shown) == page.update(before)
+
+
 def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     report = open_subject(late_db, Given()).report()
@@ -974,6 +1006,39 @@ def test_watch_ends_with_control_c_and_says_what_is_wrong_with_a_port(run_db: An
 IN_USE = "Address already in use"
 
 
+def test_a_table_that_is_replaced_by_a_pipe_is_not_waited_for(table: Any) -> None:
+    subject = open_subject(table, Given("p", "y", "p"), quiet=True)
+    subject.watched = True
+    with serving(subject.report, subject.stamp, clock=lambda: 0.0) as server:
+        assert fetch_page(server, "/")[0] == 200
+        aside = table.rename(table.with_name("aside.csv"))
+        os.mkfifo(table)
+        for path in ("/", "/metrics", "/data.json"):
+            status, text = fetch_page(server, path)
+            assert (status, text) == (
+                503,
+                f"{table} is no file on a disk: it can be read only once\n",
+            )
+        aside.replace(table)
+        assert fetch_page(server, "/")[0] == 200
+
+
+def test_a_pipe_is_not_watched(tmp_path: Path) -> None:
+    pipe = tmp_path / "p.csv"
+    os.mkfifo(pipe)
+    error = run("watch", pipe, "--score", "p", "--label", "y", status=2).stderr
+    assert error == f"streamcal: {pipe} is no file on a disk: it can be read only once\n"
+
+
+def test_a_pipe_in_place_of_the_output_of_a_run_is_not_read(run_db: Any) -> None:
+    with Store(run_db, read_only=True) as store:
+        out = Path(store.notes["out"])
+    out.unlink()
+    os.mkfifo(out)
+    report = open_subject(run_db, Given(), quiet=True).report()
+    assert f"{out} is not shown: {out} is no file on a disk" in report.sections[0].text
+
+
 def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = []
 
@@ -1096,6 +1161,27 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(
         assert tab.evaluate(CONTRAST) > 4.5
         pdf = tab.pdf(format="A4")
         assert pdf.startswith(b"%PDF")
+
+
+def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_db: Any) -> None:
+    long, out = table.with_name("long.csv"), table.with_suffix(".html")
+    names = ["probability_before_calibration", "y", "country_of_the_visitor_as_text"]
+    text = table.read_text().replace("p,y,key", ",".join(names), 1).replace("plain", "of " * 30)
+    long.write_text(text)
+    columns = ["--score", names[0], "--prob", names[0], "--label", "y"]
+    pages: list[tuple[Path, list[str]]] = [
+        (table, ["--score", "p", "--prob", "p", "--label", "y"]),
+        (long, [*columns, "--key", names[2], "--segment", names[2]]),
+        (late_db, []),
+        (kinds_db, []),
+    ]
+    a4 = {"width": 688, "height": 1000}  # 210 mm less the margins, in pixels of CSS
+    for source, options in pages:
+        run("report", source, *options, "--out", out)
+        with opened(browser, out.as_uri(), viewport=a4) as tab:
+            tab.emulate_media(media="print")
+            assert tab.evaluate("document.documentElement.scrollWidth") == 688
+            assert tab.evaluate(CUT) == []
 
 
 def test_segments_fit_a_phone(browser: Any, table: Any) -> None:

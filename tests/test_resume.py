@@ -11,7 +11,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,9 +27,10 @@ from streamcal.cli.app import app
 from streamcal.cli.resumable_output import ResumableOutput
 from streamcal.cli.subjects import StoreSubject
 from streamcal.durable import Store, StoreError
+from tests import WITHOUT_BYTE_CODE
 from tests.runner import CliRunner
 
-COMMAND = [sys.executable, "-m", "streamcal.cli", "calibrate"]
+COMMAND = [*WITHOUT_BYTE_CODE, "-m", "streamcal.cli", "calibrate"]  # some are killed
 
 
 def write_table(path: Path, n: int, seed: int = 0, start: int = 0) -> Path:

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from streamcal import (
     HedgedCalibrator,
@@ -139,16 +140,20 @@ def test_it_loses_at_most_ln_2_to_its_base(seed: int) -> None:
     assert log_loss(served, y) <= log_loss(base, y) + math.log(2) + 1e-9
 
 
+@pytest.mark.parametrize("n_values", [1, 5, 100])
 @pytest.mark.parametrize("first", [1e-6, 0.4])
-def test_the_cost_is_at_most_ln_2_if_labels_oppose_the_corrections(first: float) -> None:
+def test_the_cost_is_at_most_ln_2_if_labels_oppose_the_corrections(
+    first: float, n_values: int
+) -> None:
     """The first score is wrong by far: the models learn from it, but were not served for it."""
-    segments = SegmentCalibrator(["a"], base=IdentityCalibrator())
+    segments = SegmentCalibrator(["a", "b"], base=IdentityCalibrator())
     served, labels = [], []
     scores = [first, *[0.5] * 500]
-    for score in scores:
-        served.append(segments.predict_one({"a": 0}, score))
+    for i, score in enumerate(scores):
+        x = {"a": i % n_values, "b": i % 2}
+        served.append(segments.predict_one(x, score))
         labels.append(float(served[-1] <= score))
-        segments.learn_one({"a": 0}, score, labels[-1])
+        segments.learn_one(x, score, labels[-1])
     assert 0.0 < log_loss(served, labels) - log_loss(scores, labels) <= math.log(2) + 1e-9
 
 
@@ -160,6 +165,54 @@ def test_it_is_better_than_one_calibrator_on_average_and_one_per_segment() -> No
     average = HedgedCalibrator().predict_learn_many(p, y)
     keyed = KeyedCalibrator(HedgedCalibrator()).predict_learn_many(keys, p, y)
     assert log_loss(segments, y) < min(log_loss(average, y), log_loss(keyed, y)) - 100
+
+
+@pytest.mark.parametrize("sizes", [(5,), (6, 4, 3), (20, 10)], ids=str)
+def test_a_rare_segment_is_corrected_where_the_base_is_right_in_all_others(sizes: Any) -> None:
+    """One value of one in fifty samples is wrong by one in log odds."""
+    gained, errors = [], []
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        n, first = 20_000, sizes[0]
+        often = np.array([*[0.98 / (first - 1)] * (first - 1), 0.02])
+        codes = [draw.choice(first, n, p=often)]
+        codes += [draw.integers(0, size, n) for size in sizes[1:]]
+        u = draw.normal(-1.4, 1.0, n)
+        y = (draw.random(n) < expit(u + (codes[0] == first - 1))).astype(float)
+        columns = {f"field {i}": of_field.tolist() for i, of_field in enumerate(codes)}
+        base = HedgedCalibrator().predict_learn_many(expit(u), y)
+        p = SegmentCalibrator(list(columns)).predict_learn_many(columns, expit(u), y)
+        gained.append(log_loss(base, y) - log_loss(p, y))
+        rare = (codes[0] == first - 1) & (np.arange(n) >= n // 2)
+        errors.append(np.sum((y - p)[rare]) / np.sqrt(np.sum((p * (1.0 - p))[rare])))
+    assert np.mean(gained) > 10.0  # nats, with 200 samples of the segment in each half
+    assert abs(np.mean(errors)) < 1.2  # of about 5 without a correction
+
+
+@pytest.mark.parametrize("effect", [0.05, 0.4])
+def test_a_sparse_term_has_the_moments_of_its_posterior(effect: float) -> None:
+    """By numerical integration: 0 with probability 0.9, else normal with a wide variance."""
+    calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator(), half_life=50.0)
+    draw = np.random.default_rng(0)
+    for value in draw.integers(0, 7, 600).tolist():
+        rate = 0.5 + effect * (value % 3 - 1)
+        calibrator.learn_one({"a": value}, 0.5, float(draw.random() < rate))
+    t = np.linspace(-8.0, 8.0, 200_001)
+    priors = calibrator._terms.learned_variances[2]
+    assert (priors < 0.25).all() == (effect < 0.1)
+    for value in range(8):  # the last one is new
+        effects = calibrator._terms.effects(calibrator._terms.read({"a": value}))[2]
+        for k, prior in enumerate(priors.tolist()):
+            mean, variance = effects[:, k]
+            wide = max(prior, 0.25)
+            # The dense term's posterior divided by its prior is the likelihood of the samples.
+            likelihood = np.exp(t**2 / (2.0 * prior) - (t - mean) ** 2 / (2.0 * variance))
+            density = np.exp(-(t**2) / (2.0 * wide)) / math.sqrt(2.0 * math.pi * wide)
+            of_0 = 0.9 * math.exp(-(mean**2) / (2.0 * variance))
+            others = [0.1 * np.trapezoid(t**n * density * likelihood, t) for n in range(3)]
+            first, second = np.array(others[1:]) / (of_0 + others[0])
+            expected = pytest.approx([first, second - first**2], rel=1e-6, abs=1e-9)
+            assert effects[:, 2 + k].tolist() == expected
 
 
 def test_an_unseen_value_is_answered_as_its_other_segments_are() -> None:
@@ -421,7 +474,7 @@ def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) ->
 
 
 @pytest.mark.parametrize(
-    "served", [7, (1,), (None, 3), (None, (0, [0.5])), (None, (99, [0.5] * 5)), ((0, [2.0]), None)]
+    "served", [7, (1,), (None, 3), (None, (0, [0.5])), (None, (99, [0.5] * 7)), ((0, [2.0]), None)]
 )
 def test_bad_tickets_change_nothing(served: Any) -> None:
     calibrator = SegmentCalibrator(["a"])
@@ -713,7 +766,7 @@ def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
         ({"w": 0.0}, ValueError, "`w` must"),
         ({"w": 1e-60}, ValueError, "`w` must"),
         ({"served": [None]}, ValueError, "`served` must have one ticket"),
-        ({"served": [None, (None, (99, [0.5] * 5))]}, ValueError, "`served` must"),
+        ({"served": [None, (None, (99, [0.5] * 7))]}, ValueError, "`served` must"),
         ({"served": 5}, TypeError, "`served` must"),
     ],
     ids=str,

@@ -1,6 +1,8 @@
 """Fits in parts: by ranges they are exact, by shards they would not be; in any pool."""
 
+import contextlib
 import functools
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,12 +20,27 @@ from streamcal.isotonic.blocks import blocks_of, fit_blocks
 FIELDS = ("lower", "upper", "values", "weights", "centers")
 
 
-def ray_pool() -> Any:
+@contextlib.contextmanager
+def ray_pool() -> Iterator[Any]:
+    """Yield a pool of Ray, whose files (one of them in the home directory) are deleted.
+
+    The folder has a short name, since sockets are in it.
+    """
     ray = pytest.importorskip("ray", reason="ray is not installed")
     from ray.util.multiprocessing import Pool
 
-    ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
-    return Pool(2)
+    with (
+        tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("HOME", folder)
+        ray.init(
+            num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=folder
+        )
+        made = Pool(2)
+        yield made
+        made.terminate()
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module", params=["none", "threads", "multiprocess", "ray"])
@@ -37,10 +54,8 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
         with multiprocess.get_context("spawn").Pool(2) as processes:
             yield processes
     else:
-        made = ray_pool()
-        yield made
-        made.terminate()
-        pytest.importorskip("ray").shutdown()
+        with ray_pool() as made:
+            yield made
 
 
 def samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,11 +1,12 @@
 """Estimators for scikit-learn: its own checks, its own isotonic regression, and streams."""
 
+import math
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -248,3 +249,44 @@ def test_a_batch_of_wrong_weights_is_refused() -> None:
 def test_the_wrapper_of_river_points_here() -> None:
     with pytest.raises(TypeError, match=r"from streamcal\.sklearn import OnlineCalibrated"):
         streamcal.CalibratedClassifier(GaussianNB())
+
+
+def test_a_classifier_that_has_no_probabilities_yet_gets_frequencies() -> None:
+    """GaussianNB answers NaN until it has learned all classes."""
+    model = OnlineCalibratedClassifier(GaussianNB())
+    labels = [1, 1, 0, 1, 2, 2, 0, 1, 2] * 20
+    rng = np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        for n, y in enumerate(labels):
+            if n:
+                p = model.predict_proba([[0.0], [1.0]])
+                assert np.allclose(p.sum(axis=1), 1.0)
+            if 0 < n < 5:  # of Krichevsky and Trofimov
+                counts = np.bincount(labels[:n], minlength=3)
+                np.testing.assert_allclose(p, [(counts + 0.5) / (n + 1.5)] * 2)
+                assert model.predict([[0.0]]) == [1]
+            model.partial_fit([[y + rng.normal()]], [y], classes=[0, 1, 2])
+    assert model.predict([[-2.0], [4.0]]).tolist() == [0, 2]
+
+
+class Answers(ClassifierMixin, BaseEstimator):
+    """Predicts what it is told."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "Answers":
+        self.n_fitted_ = getattr(self, "n_fitted_", 0) + 1
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.array([self.answer] * len(X))
+
+
+@pytest.mark.parametrize("answer", [(math.nan, 0.5), (0.5, math.inf), (-0.5, 1.5)])
+def test_probabilities_that_are_none_are_refused(answer: Any) -> None:
+    model = OnlineCalibratedClassifier(Answers(answer)).partial_fit([[1.0]], [0], classes=[0, 1])
+    for call in (model.predict, model.predict_proba, lambda X: model.partial_fit(X, [1])):
+        with pytest.raises(ValueError, match="`estimator` must have probabilities in"):
+            call([[1.0]])
+    assert model.estimator_.n_fitted_ == 1

@@ -25,6 +25,7 @@ from streamcal.durable import Store, StoreError, rows
 from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
 from streamcal.durable.files import is_store
+from tests import WITHOUT_BYTE_CODE
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -853,7 +854,9 @@ def test_sqlite_keeps_its_locks(path: Path) -> None:
 def test_the_lock_ends_with_its_process(path: Path) -> None:
     for _ in range(2):
         with subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*WITHOUT_BYTE_CODE, "-c", HOLD, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         ) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline().strip() == b"open"
@@ -1487,7 +1490,7 @@ def test_killed_in_the_middle_of_saves(path: Path) -> None:
     saved = 0
     for _ in range(n_kills):
         with subprocess.Popen(
-            [sys.executable, "-c", SAVE, str(path), root], stdout=subprocess.PIPE
+            [*WITHOUT_BYTE_CODE, "-c", SAVE, str(path), root], stdout=subprocess.PIPE
         ) as process:
             assert process.stdout is not None
             for _ in range(int(rng.integers(1, 60))):
@@ -1584,3 +1587,51 @@ def test_the_head_is_json_that_others_can_read(path: Path) -> None:
         ((text,),) = database.execute("SELECT text FROM head").fetchall()
     head = json.loads(text)
     assert (head["offset"], head["notes"], head["n_states"]) == (3, {"n": 3}, len(expected(3)))
+
+
+# --- several reads of one moment
+
+
+def test_all_reads_inside_reading_see_one_save(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    one, other = PlattCalibrator(), PlattCalibrator()
+    other.learn_many([0.2, 0.8], [0, 1])
+    with Store(path) as writer:
+        writer.save({"a": one}, 1, notes={"n": 1})
+        with Store(path, read_only=True) as reader:
+            with reader.reading(), reader.reading():
+                writer.save({"a": other, "b": other}, 2, notes={"n": 2})
+                assert (reader.offset, reader.notes, len(reader)) == (1, {"n": 1}, 1)
+                assert reader.get_bytes("a") == one.to_bytes()
+                assert (reader.keys(), "b" in reader, list(reader.sizes())) == (["a"], False, ["a"])
+                reader.check()
+            assert reader.get_bytes("a") == other.to_bytes()
+            assert (reader.offset, reader.notes, reader.keys()) == (2, {"n": 2}, ["a", "b"])
+        with pytest.raises(StoreError, match="`reading` needs read_only=True"), writer.reading():
+            pass
+
+
+def test_an_error_inside_reading_is_not_one_of_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Store(path) as writer:
+        writer.save({"a": PlattCalibrator()}, 1)
+    for error in (ZeroDivisionError(), ValueError("mine"), KeyboardInterrupt()):
+        with Store(path, read_only=True) as reader:
+            with pytest.raises(type(error)) as found, reader.reading():
+                raise error
+            assert found.value is error
+            assert reader.keys() == ["a"]
+
+
+def test_a_store_that_is_closed_inside_reading_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Store(path) as writer:
+        writer.save({"a": PlattCalibrator()}, 1)
+    reader = Store(path, read_only=True)
+    reading = reader.reading()
+    reading.__enter__()
+    reader.close()
+    with pytest.raises(StoreError, match="is closed"):
+        reader.keys()
+    with pytest.raises(StoreError, match="is closed"):
+        reading.__exit__(None, None, None)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -578,26 +577,61 @@ def test_a_stack_takes_each_sample_once(loss: str) -> None:
     assert stack.staircase().weights.sum() == N_THREADS * 80
 
 
-def test_a_stack_stays_sound_while_another_thread_writes_to_its_arrays() -> None:
+def test_a_stack_learns_all_or_nothing_while_another_thread_writes_to_its_arrays() -> None:
     n, ended = 20_000, threading.Event()
     x, y = np.arange(float(n)), np.arange(n) % 2.0
+    quiet = PAVStack("log")
+    quiet.push_many(x, y)
 
     def write() -> None:
         while not ended.is_set():
             y[n // 2], y[n // 4], x[n // 3] = np.nan, 7.0, -5.0
             y[n // 2], y[n // 4], x[n // 3] = 0.0, 0.0, n // 3
 
+    def push(stack: PAVStack) -> None:
+        before = stack.to_bytes()
+        try:
+            stack.push_many(x, y)
+        except ValueError:
+            assert stack.to_bytes() == before
+        else:
+            stairs = stack.staircase()
+            assert stairs.weights.sum() == n
+            assert ((stairs.values >= 0.0) & (stairs.values <= 1.0)).all()
+            assert (np.diff(stairs.values) > 0.0).all()
+            assert of_bytes(stack).to_bytes() == stack.to_bytes()
+
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for _ in range(200):
-            stack = PAVStack("log")
-            with suppress(ValueError):
-                stack.push_many(x, y)
-            PAVStack.from_bytes(stack.to_bytes())
+            push(PAVStack("log"))
     finally:
         ended.set()
         writer.join()
+    again = PAVStack("log")
+    again.push_many(x, y)
+    assert again.to_bytes() == quiet.to_bytes()
+
+
+@pytest.mark.parametrize(("name", "value"), [("x", -5.0), ("x", np.nan), ("y", np.nan), ("y", 1e6)])
+def test_arrays_that_change_once_they_were_checked_are_refused(name: str, value: float) -> None:
+    """The statistics are asked for after the checks, and before the samples are pooled."""
+    n = 1_000
+    arrays = {"x": np.arange(float(n)), "y": np.arange(n) % 2.0}
+
+    class Changing(losses.Log):
+        def statistic(self, y: Any) -> Any:
+            if np.size(y) == n:
+                arrays[name][n // 2] = value
+            return y
+
+    stack = PAVStack(Changing())
+    with pytest.raises(ValueError, match=r"must not be (changed|less)|must be (finite|small)"):
+        stack.push_many(arrays["x"], arrays["y"])
+    assert len(stack) == 0
+    stack.push_many([0.2, 0.5], [0.0, 1.0])
+    assert stack.predict_one(0.5) == 1.0
 
 
 def test_a_prediction_is_not_counted_as_a_score() -> None:

@@ -4,7 +4,6 @@ import os
 import pickle
 import re
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from streamcal import losses
 from streamcal.ordinal import StreamingThresholds, optimal_thresholds
 from streamcal.ordinal import _jobs as jobs_module
-from streamcal.ordinal._jobs import Jobs, close_jobs, combine, sum_prefixes
+from streamcal.ordinal._jobs import combine, sum_prefixes
 from tests.oracles_thresholds import best_kappa, independent_cuts, kappa, least_risk, total_cost
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
@@ -337,12 +336,17 @@ def test_bad_options_are_refused(options: Any, message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def samples() -> Iterator[Any]:
+def samples() -> Any:
     rng = np.random.default_rng(4)
     scores = rng.normal(size=4_000).round(2)
     labels = np.clip(np.round(3 + scores + rng.normal(0, 0.7, 4_000)), 1, 6).astype(np.int64)
-    yield scores, labels, rng.integers(1, 9, 4_000) / 4
-    close_jobs()
+    return scores, labels, rng.integers(1, 9, 4_000) / 4
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let jobs of any size run in processes."""
+    monkeypatch.setattr(jobs_module, "LEAST_CELLS", 0)
 
 
 @given(st.data())
@@ -364,6 +368,7 @@ def test_summaries_combine_associatively(data: st.DataObject) -> None:
         np.testing.assert_array_equal(found[2, where], whole[2, where])
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("method", ["io", "blocked-io", "auto"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_jobs_find_the_same(samples: Any, method: str, weighted: bool) -> None:
@@ -374,39 +379,43 @@ def test_jobs_find_the_same(samples: Any, method: str, weighted: bool) -> None:
         many = optimal_thresholds(scores, labels, 6, w=w, method=method, n_jobs=2, block_size=block)
         np.testing.assert_array_equal(many.thresholds, one.thresholds)
         assert many.risk == one.risk
-        assert many.method == ("io" if method == "auto" else method)
+        assert many.method == ("divide" if method == "auto" else method)
 
 
+def pids() -> list[int]:
+    return [worker.pid for worker in jobs_module._spare]
+
+
+@pytest.mark.usefixtures("processes")
 def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples: Any) -> None:
     scores, labels, _ = samples
     expected = optimal_thresholds(scores, labels)
-    optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._shared_jobs["pool"]
-    before = [worker.pid for worker in pool.workers]
-    optimal_thresholds(scores, labels, n_jobs=2)
-    assert [worker.pid for worker in pool.workers] == before
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
+    before = pids()
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
+    assert sorted(pids()) == sorted(before)
     os.kill(before[0], signal.SIGKILL)
-    again = optimal_thresholds(scores, labels, n_jobs=2)
+    again = optimal_thresholds(scores, labels, method="io", n_jobs=2)
     np.testing.assert_array_equal(again.thresholds, expected.thresholds)
+    assert before[0] not in pids()
 
 
-def test_a_closed_pool_says_so_and_the_next_solve_has_another(samples: Any) -> None:
+def test_short_jobs_need_no_process(samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, labels, _ = samples
-    optimal_thresholds(scores, labels, n_jobs=2)
-    pool = jobs_module._shared_jobs["pool"]
-    close_jobs()
-    assert all(worker.pid is None for worker in pool.workers)
-    with pytest.raises(RuntimeError, match="needs a pool that is not closed"):
-        pool.run(np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)])
-    assert optimal_thresholds(scores, labels, n_jobs=2).certified
+    monkeypatch.setattr(jobs_module, "_run_tasks", None)  # which must not be asked
+    found = optimal_thresholds(scores, labels, n_jobs=2)
+    assert found.method == "divide"
+    assert optimal_thresholds(scores, labels, n_jobs=2, method="io").risk == found.risk
 
 
 def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
-    jobs = Jobs(1)
+    monkeypatch.setattr(jobs_module, "_spare", [])
     with pytest.raises(RuntimeError, match="has died 3 times"):
-        jobs.run(np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)])
-    assert jobs.closed
+        jobs_module._run_tasks(
+            np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)], 1
+        )
+    assert jobs_module._spare == []
 
 
 def _die(*_: Any) -> None:
@@ -422,6 +431,7 @@ def test_in_a_background_process_jobs_run_in_threads(
     expected = optimal_thresholds(scores, labels, w=w)
     daemon = type("Process", (), {"daemon": True})()
     monkeypatch.setattr(multiprocess, "current_process", lambda: daemon)
-    monkeypatch.setattr(jobs_module, "_get_jobs", None)  # which must not be asked
+    monkeypatch.setattr(jobs_module, "LEAST_CELLS", 0)
+    monkeypatch.setattr(jobs_module, "_take_workers", None)  # which must not be asked
     found = optimal_thresholds(scores, labels, w=w, n_jobs=3, method="blocked-io")
     np.testing.assert_array_equal(found.thresholds, expected.thresholds)

@@ -239,7 +239,7 @@ def test_features_with_values_that_may_change_are_found_by_their_hash() -> None:
         model.predict_proba_one(x)
     model._memory.store_latest(model._make_tickets)
     for (x, _), ticket in zip(late, tickets, strict=True):
-        found = model._memory.take(x, model._make_tickets).tickets[True]
+        found = model._memory.find(x).prediction.tickets[True]
         assert as_plain(found) == ticket
 
 

@@ -32,6 +32,7 @@ from streamcal import (
     IsotonicCalibrator,
     PlattCalibrator,
     TemperatureCalibrator,
+    TopLabelCalibrator,
 )
 from streamcal.calibration.base import Calibrator
 
@@ -361,6 +362,77 @@ def test_model_that_answers_nan() -> None:
         model.learn_one({}, "a")
     assert taught(model) == {}
     assert script.calls == [("predict", {})] * 2
+
+
+class Framed(Script):
+    """The same for frames."""
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        self.calls.append(("learn", len(X), tuple(y)))
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame([self.answer] * len(X), index=X.index)
+
+
+NAN = math.nan
+BAD_ANSWERS: list[dict[Any, float]] = [
+    {False: 0.5, True: NAN},
+    {False: NAN, True: 0.5},
+    {True: NAN},
+    {False: -0.5, True: 1.5},
+    {"a": NAN, "b": 0.5, "c": 0.5},
+    {"a": 0.2, "b": math.inf, "c": 0.5},
+    {NAN: 0.5, "a": 0.5},
+]
+
+
+@pytest.mark.parametrize("n_before", [0, 5])
+@pytest.mark.parametrize("answer", BAD_ANSWERS, ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"calibrator": PlattCalibrator()},
+        {"calibrator": TemperatureCalibrator()},
+        {"calibrator": TopLabelCalibrator()},
+        {"segments": ("s",)},
+        {"labels": ("a", "b", "c", False, True)},
+    ],
+    ids=str,
+)
+def test_probabilities_that_are_none_are_refused_everywhere(
+    parameters: Any, answer: Any, n_before: int
+) -> None:
+    script = Framed()
+    model = CalibratedClassifier(script, **parameters)
+    x: dict[Any, Any] = {"s": 1.0}
+    X, y = pd.DataFrame([x, x]), "a" if "a" in answer else True
+    others = [label for label in answer if label == label]
+    for i in range(n_before):
+        script.answer = dict.fromkeys(others, 1.0 / len(others))
+        model.learn_one(x, others[i % len(others)])
+    script.answer, script.calls = answer, []
+    before = model.to_bytes()
+    calls = [
+        lambda: model.predict_proba_one(x),
+        lambda: model.predict_one(x),
+        lambda: model.serve_one(x),
+        lambda: model.calibrate_one(answer, x),
+        lambda: model.snapshot().predict_proba_one(x),
+        lambda: model.snapshot().predict_one(x),
+        lambda: model.predict_proba_many(X),
+        lambda: model.predict_many(X),
+        lambda: model.learn_one(x, y),
+        lambda: model.learn_one(x, y, served=answer),
+        lambda: model.learn_group([x, x], [y, y]),
+        lambda: model.learn_many(X, pd.Series([y, y])),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"probabilities|`served` must"):
+            call()
+    assert all(name == "predict" for name, *_ in script.calls)
+    assert model.to_bytes() == before
+    assert len(model._memory) == 0
 
 
 def test_joint_calibrators_get_no_bad_probability_of_false() -> None:

@@ -123,11 +123,6 @@ class Jobs:
     def time_io(self, n_jobs: int) -> None:
         self.find_cuts(self.samples, self.table, "io", self.where(n_jobs))
 
-    def teardown(self, n_jobs: int) -> None:
-        from streamcal.ordinal._jobs import close_jobs
-
-        close_jobs()
-
 
 class Stream:
     """1,000 samples learned, and as many forgotten, in a window of 10^5."""

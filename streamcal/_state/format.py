@@ -107,9 +107,16 @@ def nest(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
 
 
+BAD_VALUES = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
+    *(RecursionError, MemoryError),
+)
+"""What reading damaged or malicious data can raise; a signal handler raises something else."""
+
+
 @contextlib.contextmanager
 def damaged() -> Iterator[None]:
-    """Turn all exceptions inside into a ``ValueError`` about the bytes."""
+    """Turn what bad data can raise into a ``ValueError`` about the bytes."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -117,6 +124,6 @@ def damaged() -> Iterator[None]:
         if str(error).startswith("`data` must"):
             raise
         raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
-    except Exception as error:
+    except BAD_VALUES as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ValueError(f"`data` must be what `to_bytes` wrote: {what}") from error

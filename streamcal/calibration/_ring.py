@@ -47,13 +47,16 @@ class SampleRing:
 
     def add_many(self, samples: Floats) -> None:
         """Add samples in order, shape ``(n_samples, 3)``."""
-        while len(samples):
-            at = self.n_learned % self._window
-            part = samples[: self._window - at]
-            self._make_room(at + len(part))
-            self._rows[at : at + len(part)] = part
-            self.n_learned += len(part)
-            samples = samples[len(part) :]
+        kept = samples[-self._window :]
+        n_learned = self.n_learned + len(samples)
+        begin = (n_learned - len(kept)) % self._window
+        end = begin + len(kept)
+        n_first = min(end, self._window) - begin
+        self._make_room(begin + n_first)
+        # No call from here on, so that an exception finds all or nothing.
+        self._rows[begin : begin + n_first] = kept[:n_first]
+        self._rows[: end - begin - n_first] = kept[n_first:]
+        self.n_learned = n_learned
 
     def restore(self, rows: Floats, n_learned: int) -> None:
         """Take over `rows` and `n_learned` of another ring with this window."""

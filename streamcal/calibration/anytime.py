@@ -6,9 +6,7 @@ start; the previous map is served until the new one is ready. A solve runs betwe
 within a deadline if there is one, or in its own process, so that no sample waits.
 """
 
-import contextlib
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -35,7 +33,7 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Shape
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
-from streamcal.isotonic.staircase import INTERPOLATIONS
+from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
 from streamcal.kernels import pav
 
 Floats = NDArray[np.float64]
@@ -97,14 +95,14 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     def __init__(
         self,
-        loss: str | losses.Loss,
+        loss: losses.LossName | losses.Loss,
         *,
         window: int = 10_000,
         every: int = 1_000,
         tol: float | None = None,
         deadline: float | None = None,
         background: bool = False,
-        interpolation: str = "linear",
+        interpolation: Interpolation = "linear",
     ):
         for name, value in (("window", window), ("every", every)):
             check_count(value, name)
@@ -123,7 +121,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         if not isinstance(self._loss, losses.Absolute | losses.Pinball):
             check_jax(f"the loss {self._loss!r}")
         self._samples = SampleRing(window)
-        self._due = 1  # samples until the next solve
+        self._solve_at = 1  # the number of learned samples at which the next solve is due
         self._staircase: AnytimeStaircase | None = None
         self._lookup: tuple[NDArray[np.float64], ...] = ()
         solve = partial(_solve_window, self._loss, interpolation, tol, deadline)
@@ -158,7 +156,6 @@ class AnytimeCalibrator(Locked, Calibrator):
         self._loss.check_labels(y)
         with self._mutex:
             self._samples.add_one(score, y, w)
-            self._due -= 1
             self._solve_if_due()
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
@@ -212,7 +209,7 @@ class AnytimeCalibrator(Locked, Calibrator):
             raise ValueError("`solve` needs at least one learned sample, got none")
         settings = self._loss, self.interpolation, self.tol, self.deadline
         with self._mutex:
-            self._due = self._count_to_next_solve()
+            self._solve_at = self._samples.n_learned + self._count_to_next_solve()
             self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
             return self.staircase()
 
@@ -239,7 +236,7 @@ class AnytimeCalibrator(Locked, Calibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             arrays = {"samples": self._samples.rows.copy()}
-            n_learned, due, stairs = self._samples.n_learned, self._due, self._staircase
+            n_learned, due, stairs = self._samples.n_learned, max(self._due, 0), self._staircase
         if stairs is not None:
             arrays |= freeze_blocks(stairs)
         rounds = None if stairs is None else stairs.rounds
@@ -255,7 +252,7 @@ class AnytimeCalibrator(Locked, Calibrator):
             rounds = as_int(fields["rounds"], "rounds")
             self._serve_map(thaw_blocks(arrays, self._loss.z_range, rounds, self.interpolation))
         self._samples.restore(samples, n_learned)
-        self._due = due
+        self._solve_at = n_learned + due
 
     def _learn_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
@@ -275,7 +272,6 @@ class AnytimeCalibrator(Locked, Calibrator):
                 if predict:
                     predictions[part] = self._predict(x[part])
                 self._samples.add_many(samples[part])
-                self._due -= n
                 begin += n
                 self._solve_if_due()
         return predictions
@@ -285,21 +281,28 @@ class AnytimeCalibrator(Locked, Calibrator):
         worker = self._worker
         if worker is None:
             if self._due <= 0:
-                with _warn_of_failure():
+                try:
                     self.solve()
+                except (ValueError, ArithmeticError, MemoryError) as error:
+                    _warn_of_failure(error)
             return
-        if worker.done:
-            found = None
-            with _warn_of_failure():
-                found = worker.poll()
-            if found is not None:
+        if worker.done and (outcome := worker.outcome()) is not None:
+            found, failure = outcome
+            if failure is None:
                 self._serve_map(found)
+            else:
+                _warn_of_failure(failure)
         if self._due <= 0:
             # If the worker is busy or starting, try again soon, but not at each sample.
-            self._due = max(1, self.every // 16)
+            self._solve_at = self._samples.n_learned + max(1, self.every // 16)
             if worker.ready():
                 worker.submit(self._samples.rows, self._staircase)
-                self._due = self._count_to_next_solve()
+                self._solve_at = self._samples.n_learned + self._count_to_next_solve()
+
+    @property
+    def _due(self) -> int:
+        """How many samples to learn before the next solve; 0 or less if it is late."""
+        return self._solve_at - self._samples.n_learned
 
     def _count_to_next_solve(self) -> int:
         """Return how many samples to learn before the next solve."""
@@ -325,22 +328,19 @@ class AnytimeCalibrator(Locked, Calibrator):
         return labels
 
 
-@contextlib.contextmanager
-def _warn_of_failure() -> Iterator[None]:
-    """Warn if a solve fails: samples stay learned, and the next solve may succeed.
+def _warn_of_failure(error: Exception) -> None:
+    """Warn that a solve failed: samples stay learned, and the next solve may succeed.
 
-    Ctrl-C is no failure: it is raised. The samples stay learned and the previous map is served.
+    Ctrl-C or a timeout is no failure: it is raised. The samples stay learned, and the previous map
+    is served.
     """
-    try:
-        yield
-    except Exception as error:
-        message = f"a solve failed, and the previous map is still served: {error}"
-        warnings.warn(message, RuntimeWarning, stacklevel=5)
+    message = f"a solve failed, and the previous map is still served: {error}"
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _solve_window(
     loss: losses.Loss,
-    interpolation: str,
+    interpolation: Interpolation,
     tol: float | None,
     deadline: float | None,
     samples: NDArray[np.float64],

@@ -2,8 +2,9 @@
 
 import copy
 from abc import ABC, abstractmethod
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Stateful
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
+from streamcal._whole import Step, write_to
 from streamcal.calibration.card import card
 from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
@@ -63,10 +65,30 @@ class Calibrator(Stateful, Cloned, ABC):
         for sample in zip(*self._check_samples(scores, y, w), strict=True):
             self.learn_one(*map(float, sample))
 
+    if TYPE_CHECKING:  # a class of your own may have an attribute
+
+        @property
+        def n_samples(self) -> int:
+            """The number of samples that it holds or, if it forgets none, has learned.
+
+            `HistogramCalibrator` and `IdentityCalibrator` do not count them.
+            """
+
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
 
-        For a Series of pandas or polars they are a Series with the same index and name.
+        For a Series of pandas, polars or another library that narwhals knows they are such a
+        Series, with its index, and with its name followed by ``_calibrated``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamcal import IsotonicCalibrator
+        >>> frame = pd.DataFrame({"p": [0.2, 0.4, 0.9]})
+        >>> calibrator = IsotonicCalibrator()
+        >>> calibrator.learn_many(frame["p"], [0, 1, 1])
+        >>> frame.join(calibrator.predict_many(frame["p"])).columns.tolist()
+        ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
         values = np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
@@ -81,7 +103,7 @@ class Calibrator(Stateful, Cloned, ABC):
         -------
         predictions : ndarray of shape (n_samples,)
             The result of `predict_one` for each score before its label was learned; a Series if
-            ``scores`` is a Series of pandas or polars.
+            ``scores`` is one, as in `predict_many`.
         """
         samples = self._check_samples(scores, y, w)
         predictions = np.empty(len(samples[0]))
@@ -120,6 +142,30 @@ class Calibrator(Stateful, Cloned, ABC):
     def _kept_scores(self) -> Samples:
         """Return the scores that are kept, and the weight of each."""
         return NO_SAMPLES
+
+    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
+        return (partial(self.learn_one, score, y, w),)
+
+    def _batch_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...] | None:
+        """Return compiled steps that predict and learn samples that were checked, if there are any.
+
+        Predictions are written to ``out``.
+        """
+        kernel = self._batch_kernel()
+        if kernel is None:
+            return None
+        return (write_to(out, slice(None), partial(kernel.predict_learn_many, scores, y, w)),)
+
+    def _batch_kernel(self) -> Expert | None:
+        """Return the compiled object with the same `predict_learn_many`, if there is one."""
+        return None
 
     def _compiled(self) -> Expert | None:
         """Return the compiled object that learns and predicts as this calibrator does, if any."""

@@ -15,9 +15,11 @@ The weights depend on the predictions that were *served*. When a label is delaye
 prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,26 +37,39 @@ from streamcal._state import (
     require,
     state_of,
 )
-from streamcal._validation import MOST_COUNT, as_probabilities, as_probability, as_weight
+from streamcal._validation import (
+    LARGEST,
+    MOST_COUNT,
+    SMALLEST,
+    as_probabilities,
+    as_probability,
+    as_weight,
+)
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.bursts import (
+    LEARN_ONE_BY_ONE,
+    MOST_HELD,
+    Evidence,
+    Row,
+    is_no_outcome,
+    read_evidence,
+)
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
-from streamcal.calibration.shape import Samples
+from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
 
-_LATE = (
-    "sums",
-    "lengths",
-    "long_run",
-    "at_once",
-    "totals",
-    "spans",
-    "counts",
-)  # of the variance ratio
+_Answer = TypeVar("_Answer")
+
+# Of the variance ratio.
+_LATE = ("sums", "lengths", "long_run", "at_once", "totals", "spans", "counts")
 # Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
 _LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 
@@ -128,6 +143,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     *Rows that share an outcome*, as those of one game, count as one sample if `learn_group` gets
     them.
 
+    *Bursts.* Labels that are learned with tickets, with no prediction between them, are a burst.
+    The hedge learns it as one group if labels of bursts share an outcome, as when a game ends, and
+    one by one if they are independent, as in a nightly batch. The first bursts are groups if their
+    labels are equal and this would be unlikely for independent labels, even with a score that is
+    wrong by 2 log odds; later ones while (Σ(y − p))² / Σp(1 − p), without what a wrong score
+    explains, has a mean above 3 (`streamcal.calibration.bursts`). If once they are not, all labels
+    are learned one by one from then on. Each prediction (`predict_one`, `predict_many`,
+    `serve_one`) closes the open burst, as does a label without a ticket, or the 10,000th label.
+    Until then its labels wait, unless bursts are known to be no groups. Waiting labels are part of
+    the state, of copies and of `to_bytes`. Properties and `snapshot` include them and leave the
+    burst open, so watch a hedge by a snapshot. A group has the mean of its rows' weights. A hedge
+    with calibrators that may refuse a sample learns all labels one by one.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
@@ -158,7 +186,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     'IsotonicCalibrator(window=10000)'
     """
 
-    _not_copied = ("_mutex", "_hedge")  # a hedge is made of the copies
+    _not_copied = ("_mutex", "_hedge", "_closed")  # a hedge is made of the copies
 
     def __init__(
         self,
@@ -181,6 +209,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         self._names = names_of(prototypes)
         self._delay = MeanDelay()
+        self._evidence = Evidence()
+        self._held: list[Row] = []  # the labels of the open burst
+        self._closed: Self | None = None  # a copy without open burst, for those who read
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
@@ -192,6 +223,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
+        self._hedge.is_waiting = bool(self._held)
+        if not all(
+            isinstance(expert, Expert) or calibrator._learns_all()
+            for expert, calibrator in zip(experts, calibrators, strict=True)
+        ):
+            self._look_for_no_bursts()  # a label that is held would be refused too late
+
+    def _look_for_no_bursts(self) -> None:
+        """Learn all labels one by one from now on, also those that arrive together."""
+        self._evidence = LEARN_ONE_BY_ONE
 
     def _facts(self) -> dict[str, float]:
         return {"mean delay": self.mean_delay} if self.mean_delay else {}
@@ -199,9 +240,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _weights_shown(self) -> dict[str, float]:
         return self.weights
 
+    def _shape(self) -> Shape:
+        closed = self._without_burst()
+        return super()._shape() if closed is self else closed._shape()
+
     def _kept_scores(self) -> Samples:
         """Return the scores of the calibrator that keeps most of them."""
-        kept = [calibrator._kept_scores() for calibrator in self._calibrators]
+        kept = [calibrator._kept_scores() for calibrator in self._without_burst()._calibrators]
         return max(kept, key=lambda samples: float(samples[1].sum()))
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
@@ -213,6 +258,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         learned = state.pop("_learned")
         super().__setstate__(state)
+        self._closed = None
         self._set_calibrators(self._calibrators)
         self._hedge.restore(*learned)
 
@@ -222,12 +268,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
             n_late, mean_delay = self._delay
+            evidence, held = self._evidence, list(self._held)
         n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
         fields = {"n_samples": n_samples, "n_labels": n_labels}
         fields |= {"n_late": n_late, "mean_delay": mean_delay}
+        fields["bursts"] = list(evidence)
         arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
         arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
         arrays |= {str(i): nest(state) for i, state in enumerate(states)}
+        if held:
+            arrays["held"] = np.array([(*row[:-1], *row.answers) for row in held])
         return fields, arrays
 
     @classmethod
@@ -253,11 +303,30 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(not is_grouped or bool(n_samples and late), "only groups have several labels")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
+        evidence = read_evidence(fields["bursts"])
+        held = self._read_held(arrays, n_samples) if "held" in arrays else []
+        require(not held or evidence.shared is not False, "only possible bursts are held")
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
         check_alike(restored, self._calibrators)
         self._delay = MeanDelay(n_late, mean_delay)
+        self._evidence, self._held = evidence, held
         self._set_calibrators(restored)
         self._hedge.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
+
+    def _read_held(self, arrays: Arrays, n_samples: int) -> list[Row]:
+        """Return the labels of the open burst in a state, or raise."""
+        n_answers = len(self._names) + POWERS * len(self._shares)
+        held = array_of(arrays, "held", None, 4 + n_answers)
+        require(0 < len(held) < MOST_HELD, "an open burst must have labels, and room for one")
+        weights = held[:, 2]
+        require(
+            ((weights >= SMALLEST) & (weights <= LARGEST)).all(),
+            "weights of held labels must be in range",
+        )
+        served, others = held[:, 3], np.delete(held, (2, 3), axis=1)
+        require(((others >= 0.0) & (others <= 1.0)).all(), "held labels must be in [0, 1]")
+        require(((served >= 0.0) & (served <= n_samples)).all(), "tickets must be of this hedge")
+        return [Row(p, y, w, at, answers) for p, y, w, at, *answers in held.tolist()]
 
     def _check_weights(
         self,
@@ -284,7 +353,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @property
     def n_samples(self) -> int:
         """How many samples have been learned; a group counts as one."""
-        return self._hedge.n_samples
+        return self._without_burst()._hedge.n_samples
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -294,12 +363,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @property
     def weights(self) -> dict[str, float]:
         """The current weight of each calibrator; the weights sum to 1."""
-        return dict(zip(self._names, self._hedge.served_weights().tolist(), strict=True))
+        served = self._without_burst()._hedge.served_weights()
+        return dict(zip(self._names, served.tolist(), strict=True))
 
     @property
     def share_weights(self) -> dict[float, float]:
         """The weight of each share."""
-        return dict(zip(self._shares, self._hedge.share_weights().tolist(), strict=True))
+        weights = self._without_burst()._hedge.share_weights()
+        return dict(zip(self._shares, weights.tolist(), strict=True))
 
     @property
     def mean_delay(self) -> float:
@@ -307,7 +378,114 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
         """
-        return self._delay.mean
+        return self._without_burst()._delay.mean
+
+    # ------------------------------------------------------------------------------ bursts
+
+    def _has_open_burst(self) -> bool:
+        """Return whether labels wait for the next prediction."""
+        return bool(self._held)
+
+    def _close_burst(self) -> None:
+        """Learn the labels of the open burst, if there is one: a prediction ends it."""
+        with self._mutex:
+            self._do(self._plan_to_close().steps)
+
+    def _ask(self, predict: Callable[..., _Answer | None], *given: Any) -> _Answer:
+        """Return a prediction of the compiled hedge, which returns None while labels wait."""
+        answer = predict(*given)
+        while answer is None:
+            self._close_burst()
+            answer = predict(*given)
+        return answer
+
+    def _plan(self) -> "_Plan":
+        """Return a plan without steps."""
+        return _Plan([], self._hedge.n_samples, self._delay, self._evidence)
+
+    def _plan_to_close(self) -> "_Plan":
+        """Return the plan that closes the open burst, if there is one."""
+        plan = self._plan()
+        if self._held:
+            self._plan_burst(plan, self._held)
+        return plan
+
+    def _plan_burst(self, plan: "_Plan", rows: list[Row]) -> None:
+        """Learn rows as the evidence says, of which they are a part; none are held then."""
+        if len(rows) > 1 and plan.evidence.shared is not False:
+            plan.evidence = self._evidence_after(plan, rows)
+        if len(rows) > 1 and plan.evidence.shared:
+            mean_weight = sum(row.w for row in rows) / len(rows)
+            self._plan_group(plan, rows, max(mean_weight, SMALLEST * len(rows)))
+        else:
+            for row in rows:
+                self._plan_row(plan, row)
+        if self._held:
+            plan.steps += [self._held.clear, self._set_waiting(False)]
+        plan.steps.append(self._set_known(plan))
+
+    def _plan_row(self, plan: "_Plan", row: Row, current: Any = None) -> None:
+        """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
+        p, y, w, n_served, answers = row
+        n = len(self._names)
+        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+        delay = plan.count(plan.n_samples - n_served)
+        learn = self._hedge.learn
+        plan.steps.append(partial(learn, p, y, w, delay, answers[:n], mixtures, current))
+
+    def _plan_group(self, plan: "_Plan", rows: list[Row], w: float) -> None:
+        """Learn samples with the tickets of their predictions as one group of weight ``w``."""
+        scores, y, _, n_served, answers = zip(*rows, strict=True)
+        served, mixtures = np.hsplit(np.array(answers), [len(self._names)])
+        delay = plan.count(sum((plan.n_samples - at) / len(rows) for at in n_served))
+        learn, mixtures = self._hedge.learn_group, mixtures.clip(self.clip, 1.0 - self.clip)
+        given = list(scores), np.array(y), w, delay, served.copy(), mixtures
+        plan.steps.append(partial(learn, *given))
+
+    def _plan_late(self, row: Row) -> "_Plan":
+        """Return the plan that learns a label with a ticket, or lets it wait for its burst."""
+        plan, held = self._plan(), self._held
+        if row.n_served > plan.n_samples:  # the prediction of this ticket has closed the burst
+            self._plan_burst(plan, held)
+            held = []
+        if plan.evidence.shared is None and (row.y != held[0].y if held else is_no_outcome(row.y)):
+            plan.evidence = LEARN_ONE_BY_ONE
+        if plan.evidence.shared is False or len(held) >= MOST_HELD - 1:
+            self._plan_burst(plan, [*held, row])
+        else:
+            plan.steps += [partial(self._held.append, row), self._set_waiting(True)]
+            plan.steps.append(self._set_known(plan))
+        return plan
+
+    def _evidence_after(self, plan: "_Plan", rows: list[Row]) -> Evidence:
+        """Return the evidence after a burst, with which a plan begins."""
+        weights, n = self._hedge.served_weights(), len(self._names)
+        answers = np.array([row.answers[:n] for row in rows])
+        return plan.evidence.after(
+            answers.clip(self.clip, 1.0 - self.clip) @ weights,
+            np.array([row.y for row in rows]),
+            min(row.n_served for row in rows),
+            plan.n_samples,
+            self._hedge.n_labels,
+        )
+
+    def _set_known(self, plan: "_Plan") -> Step:
+        known = {"_delay": plan.delay, "_evidence": plan.evidence, "_closed": None}
+        return partial(vars(self).update, known)
+
+    def _set_waiting(self, value: bool) -> Step:
+        return partial(setattr, self._hedge, "is_waiting", value)
+
+    def _without_burst(self) -> Self:
+        """Return this hedge, or a copy whose burst is closed: reading closes none."""
+        if not self._held:
+            return self
+        with self._mutex:
+            if self._closed is None:
+                closed = copy.deepcopy(self)
+                closed._close_burst()
+                self._closed = closed
+            return self._closed
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -334,59 +512,79 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             If an argument is out of range; nothing is learned. An error of a calibrator of your own
             is described in the notes of the class.
         """
-        sample = as_probability(score), as_label(y), 1.0 if w == 1.0 else as_weight(w)
+        is_one = type(w) is float and w == 1.0
+        sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
-            if served is None:
-                self._learn_now(*sample)
+            if served is None and not self._delay.mean and not self._held:  # the usual case
+                self._hedge.learn(*sample, 0.0)
             else:
-                self._learn_late(*sample, served)
+                self._do(self._steps(*sample, served))
 
-    def _learn_now(
-        self, p: float, y: float, w: float, predictions: Sequence[float] | None = None
-    ) -> None:
-        """Learn a sample whose label is immediate; ``predictions`` stand for the calibrators'."""
-        self._hedge.learn(p, y, w, self._count_immediate(), predictions)
-
-    def _count_immediate(self) -> float:
-        """Count a label that is immediate, and return the mean delay."""
-        if self._delay.mean:
-            self._delay = self._delay.after(0.0)
-        return self._delay.mean
-
-    def _learn_late(
-        self, p: float, y: float, w: float, served: Ticket, current: Sequence[float] | None = None
-    ) -> None:
-        """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
-        n_served, answers = self._read_ticket(served)
-        n = len(self._names)
-        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
-        self._learn_after(
-            self.n_samples - n_served,
-            lambda delay: self._hedge.learn(p, y, w, delay, answers[:n], mixtures, current),
-        )
-
-    def _learn_after(self, late: float, learn: Callable[[float], None]) -> None:
-        """Learn a sample that is so late; the mean delay changes if the sample counts."""
-        before = self.n_samples
-        delay = self._delay.after(late)
+    def _do(self, steps: Sequence[Step]) -> None:
+        """Learn by steps; the last one, which sets the mean delay, is done if a sample counts."""
+        before = self._hedge.n_samples
         try:
-            learn(delay.mean)
-        finally:
-            if self.n_samples > before:
-                self._delay = delay
+            with no_fork:
+                do_all(*steps)
+        except BaseException:
+            if self._hedge.n_samples > before:  # a calibrator of your own raised, others learned
+                steps[-1]()
+            raise
+
+    def _steps(
+        self, p: float, y: float, w: float, served: Ticket | None = None, predictions: Any = None
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample that was checked; the last step sets the mean delay."""
+        if served is not None:
+            row = Row(p, y, w, *self._read_ticket(served))
+            if predictions is None:
+                return tuple(self._plan_late(row).steps)
+            plan = self._plan_to_close()
+            self._plan_row(plan, row, predictions)
+            return *plan.steps, self._set_known(plan)
+        plan = self._plan_to_close()
+        delay = plan.count(0.0)
+        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, predictions))
+        return *plan.steps, self._set_delay(plan.delay)
+
+    def _set_delay(self, delay: MeanDelay) -> Step:
+        return partial(setattr, self, "_delay", delay)
+
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        *,
+        served: Ticket | None = None,
+        predictions: Any = None,
+    ) -> tuple[Step, ...]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`.
+
+        ``predictions`` stand for what the calibrators predict now; they may come later. With a
+        ticket, such a label is learned by itself.
+        """
+        if type(self).learn_one is not HedgedCalibrator.learn_one:
+            return (partial(self.learn_one, score, y, w, served=served),)
+        sample = as_probability(score), as_label(y), as_weight(w)
+        return self._steps(*sample, served, predictions)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].
 
-        Before anything is learned it is the score itself.
+        Before anything is learned it is the score itself. What is learned does not change; an open
+        burst is closed, see the class.
         """
-        return self._hedge.predict(as_probability(score))
+        p = as_probability(score)
+        answer = self._hedge.predict(p)
+        return self._ask(self._hedge.predict, p) if answer is None else answer
 
     def serve_one(self, score: float) -> tuple[float, Ticket]:
         """Return `predict_one` of a score, and the ticket to pass back with its label.
 
-        The state does not change. A ticket is a tuple of numbers, so it can be stored anywhere.
-        `learn_one` also accepts it as a plain tuple or list, which is what JSON makes of it.
+        What is learned does not change; an open burst is closed, see the class. A ticket is a tuple
+        of numbers, so it can be stored anywhere. `learn_one` also accepts it as a plain tuple or
+        list, which is what JSON makes of it.
 
         Examples
         --------
@@ -397,7 +595,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> calibrator.mean_delay
         1.5
         """
-        answer, n_samples, answers = self._hedge.serve(as_probability(score))
+        p = as_probability(score)
+        answer, n_samples, answers = self._ask(self._hedge.serve, p)
         return answer, Ticket(n_samples, answers)
 
     def check_ticket(self, served: Any) -> list[float]:
@@ -413,8 +612,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return self._read_ticket(served)[1]
 
     def _read_ticket(self, served: Any) -> tuple[float, list[float]]:
-        """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
-        return read_ticket(served, self.n_samples, len(self._names), len(self._shares))
+        """Return the number of samples and the predictions on a ticket of this hedge, or raise.
+
+        Those of the rows are repeated for each power.
+        """
+        n, n_shares = len(self._names), len(self._shares)
+        n_served, answers = read_ticket(
+            served, self._hedge.n_samples + len(self._held), n, n_shares
+        )
+        if n_served > self._hedge.n_samples:  # made by a copy that has closed the burst
+            read_ticket(served, self.n_samples, n, n_shares)  # or it raises
+        if len(answers) == n + n_shares:  # served before a label was late
+            answers += answers[n:] * (POWERS - 1)
+        return n_served, answers
 
     def learn_group(
         self,
@@ -467,37 +677,32 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
         (3, 0.61)
         """
-        vector, labels, _ = self._check_samples(scores, y, None)
-        rows, n_rows = vector.tolist(), len(vector)
+        with self._mutex:
+            self._do(self._group_steps(scores, y, w, served))
+
+    def _group_steps(
+        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
+    ) -> tuple[Step, ...]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        vector, of_rows, _ = self._check_samples(scores, y, None)
+        # Own copies, checked again: another thread may write to the arrays.
+        rows = [as_probability(p) for p in vector.tolist()]
+        labels = [as_label(label) for label in of_rows.tolist()]
+        n_rows = len(rows)
         tickets = as_tickets(served, n_rows)
         weight = as_weight(w)
+        if not n_rows:
+            return ()
         if n_rows < 2:  # learned as any other sample
-            for p, label, ticket in zip(rows, labels.tolist(), tickets, strict=True):
-                self.learn_one(p, label, weight, served=ticket)
-            return
-        as_weight(weight / n_rows)
-        with self._mutex:
-            late, answers, mixtures = self._read_tickets(rows, tickets)
-            self._learn_after(
-                late,
-                lambda delay: self._hedge.learn_group(
-                    rows, labels, weight, delay, answers, mixtures
-                ),
-            )
-
-    def _read_tickets(
-        self, scores: list[float], tickets: Sequence[Ticket | None]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean delay of a group, and what calibrators and mixtures served, by row."""
-        n, n_mixtures = len(self._names), POWERS * len(self._shares)
-        late, answers, mixtures = 0.0, [], []
-        for score, ticket in zip(scores, tickets, strict=True):
-            given = self._hedge.serve(score)[1:] if ticket is None else ticket
-            n_served, values = self._read_ticket(given)
-            late += (self.n_samples - n_served) / len(scores)
-            answers.append(values[:n])
-            mixtures.append(np.resize(values[n:], n_mixtures))  # repeats what one power served
-        return late, np.array(answers), np.array(mixtures).clip(self.clip, 1.0 - self.clip)
+            return self._learn_steps(rows[0], labels[0], weight, served=tickets[0])
+        part = as_weight(weight / n_rows)
+        closed, plan = self._without_burst(), self._plan_to_close()
+        group = []
+        for p, label, ticket in zip(rows, labels, tickets, strict=True):
+            given = closed._ask(closed._hedge.serve, p)[1:] if ticket is None else ticket
+            group.append(Row(p, label, part, *closed._read_ticket(given)))
+        self._plan_group(plan, group, weight)
+        return *plan.steps, self._set_delay(plan.delay)
 
     # ------------------------------------------------------------------------------ many samples
 
@@ -513,7 +718,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         probabilities = as_probabilities(scores, "scores")
-        return like_given(self._hedge.predict_many(self._calibrators, probabilities), scores)
+        values = self._ask(self._hedge.predict_many, self._calibrators, probabilities)
+        return like_given(values, scores)
 
     def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
         """Learn samples in the order given, in compiled loops."""
@@ -524,12 +730,51 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
-        with self._mutex:
-            if self._delay.mean:
-                for _ in samples[0]:
-                    self._delay = self._delay.after(0.0)
-            values = self._hedge.run(self._calibrators, *samples, self._delay.mean)
+        values = np.empty(len(samples[0]))
+        with self._mutex, no_fork:
+            do_all(*self._run_steps(*samples, values))
         return like_given(values, scores)
+
+    def _batch_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...] | None:
+        own = type(self).predict_learn_many is HedgedCalibrator.predict_learn_many
+        return self._run_steps(scores, y, w, out) if own else None
+
+    def _run_steps(
+        self,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> tuple[Step, ...]:
+        plan = self._plan_to_close()
+        for _ in scores if plan.delay.mean else ():
+            plan.count(0.0)
+        # Compiled ones run no Python code, in which a signal handler may raise.
+        learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
+        run = partial(self._hedge.run, learners, scores, y, w, plan.delay.mean)
+        return *plan.steps, write_to(out, slice(None), run), self._set_delay(plan.delay)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What learns samples, for `do_all`, and what is known of the hedge after the steps so far."""
+
+    steps: list[Step]
+    n_samples: int
+    delay: MeanDelay
+    evidence: Evidence
+
+    def count(self, late: float) -> float:
+        """Count one more sample, which is so late; return the mean delay."""
+        self.n_samples += 1
+        self.delay = self.delay.after(late)
+        return self.delay.mean
 
 
 # Calibrators with short memories start with less weight: they are seldom the best, and have the

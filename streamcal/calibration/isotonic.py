@@ -1,6 +1,7 @@
 """Isotonic calibration of a stream in any order, exact after every sample."""
 
 import math
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,13 +23,14 @@ from streamcal._validation import (
     check_half_life,
     growth_per_sample,
 )
+from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
-from streamcal.isotonic.staircase import INTERPOLATIONS, Staircase
+from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
@@ -109,12 +111,12 @@ class IsotonicCalibrator(Calibrator):
 
     def __init__(
         self,
-        loss: str | losses.Loss = "log",
+        loss: losses.MeanLossName | losses.Loss = "log",
         *,
         window: int | None = None,
         half_life: float | None = None,
         prior: float = 1.0,
-        interpolation: str = "linear",
+        interpolation: Interpolation = "linear",
         max_scores: int = 1_000_000,
     ) -> None:
         check_count(window, "window", optional=True)
@@ -182,7 +184,7 @@ class IsotonicCalibrator(Calibrator):
         try:
             s = y + 0.0 if self._plain_labels else self._statistics.of(y)
             learned = self._regression.learn(score, s, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # a number of another kind, or none
             self._regression.learn(*self._check_sample(score, y, w))
@@ -204,6 +206,15 @@ class IsotonicCalibrator(Calibrator):
             raise ValueError(
                 f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
+
+    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        if type(self).learn_one is not IsotonicCalibrator.learn_one:
+            return super()._learn_steps(score, y, w)
+        return (partial(self._regression.learn, *self._check_sample(score, y, w)),)
+
+    def _unlearn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        """Return what unlearns a sample, for `do_all`; it returns False if it can't."""
+        return (partial(self._regression.unlearn, *self._check_sample(score, y, w)),)
 
     def _check_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, the statistic for the label, or raise."""
@@ -243,7 +254,7 @@ class IsotonicCalibrator(Calibrator):
         if self._plain_values:
             try:
                 value = self._regression.predict(score, self._step)
-            except (TypeError, OverflowError):
+            except (TypeError, ValueError, OverflowError):
                 value = math.nan
             if value == value:
                 return value
@@ -326,6 +337,10 @@ class IsotonicCalibrator(Calibrator):
     def _learns_all(self) -> bool:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
+
+    def _batch_kernel(self) -> Expert | None:
+        own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
+        return self._compiled() if own else None
 
     def _compiled(self) -> Expert | None:
         own = type(self).learn_one, type(self).predict_one

@@ -76,4 +76,7 @@ def as_probabilities_by_label(raw: Any) -> dict[ClfTarget, float]:
     """
     if not isinstance(raw, Mapping):
         raise TypeError(f"`raw` must be a mapping from labels to probabilities, got {raw!r}")
+    for label in raw:
+        if label != label:
+            raise ValueError(f"labels of `raw` must not be NaN, got {raw!r}")
     return {label: as_probability(p) for label, p in raw.items()}

@@ -17,6 +17,7 @@ streams, the hedge keeps it from harm on short ones.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ from streamcal._state import (
     state_of,
 )
 from streamcal._validation import MOST_COUNT, decay_per_sample
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.segments import OwnTicket
@@ -95,6 +97,7 @@ class JointHedge(Locked):
         self._weigher = HedgedCalibrator(
             [IdentityCalibrator() for _ in _NAMES], share=prototype.share, clip=prototype.clip
         )
+        self._weigher._look_for_no_bursts()  # the maps learn one by one beside it
         self._places: dict[ClfTarget, int] = {}
         self._temperature = TemperatureCalibrator(clip=_CLIP)
         bias, slow, fast = _PRIORS
@@ -123,15 +126,21 @@ class JointHedge(Locked):
         with self._mutex:
             if not self.n_samples:
                 return dict(one_vs_rest)
-            mixture = self._maps.predict(self._weigher._hedge, *self._vectors(raw, one_vs_rest))
+            vectors = _vectors(raw, one_vs_rest, self._places)
+            mixture = self._maps.predict(self._weigher._hedge, *vectors)
         return dict(zip(raw, mixture.tolist(), strict=True))
 
     def serve_one(self, raw: Raw, one_vs_rest: Raw) -> tuple[dict[ClfTarget, float], list[Ticket]]:
         """Return `predict_one`, and a ticket for each label; pass back that of the true one."""
         with self._mutex:
-            n_samples = self.n_samples
-            vectors = self._vectors(raw, one_vs_rest)
-            mixture, kept = self._maps.serve(self._weigher._hedge, *vectors)
+            return self._serve(self._maps, self._places, raw, one_vs_rest)
+
+    def _serve(
+        self, maps: JointMaps, places: Mapping[ClfTarget, int], raw: Raw, one_vs_rest: Raw
+    ) -> tuple[dict[ClfTarget, float], list[Ticket]]:
+        """Return what `serve_one` does, by these maps."""
+        n_samples = self.n_samples
+        mixture, kept = maps.serve(self._weigher._hedge, *_vectors(raw, one_vs_rest, places))
         # Without a Python call for each of maybe hundreds of labels.
         pairs = zip(repeat(n_samples), map(tuple, kept.tolist()), strict=False)
         tickets = list(map(tuple.__new__, repeat(Ticket), pairs))
@@ -144,19 +153,25 @@ class JointHedge(Locked):
         """Update the weights by the served predictions for the true label, then teach the maps.
 
         ``served`` is this label's ticket; without it, the current predictions count. Nothing is
-        learned from a label without a probability.
+        learned from a label without a probability. Labels that come together are learned one by
+        one; for rows that share an outcome there is `learn_group`.
         """
+        with self._mutex:
+            do_all(*self.learn_steps(raw, one_vs_rest, y, w, served))
+
+    def learn_steps(
+        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, served: Ticket | None = None
+    ) -> list[Step]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`."""
         column = _column_of(raw, y)
         if column is None:
-            return
-        weigher = self._weigher
-        with self._mutex:
-            self._add_labels(raw)
-            answers = self._maps.learn(*self._vectors(raw, one_vs_rest), column, w)
-            if served is None:
-                weigher._learn_now(0.5, 1.0, w, answers)
-            else:
-                weigher._learn_late(0.5, 1.0, w, served, answers)
+            return []
+        maps, places, steps = self._with_labels([raw])
+        answers = np.empty(len(_NAMES))  # what the maps answer now
+        learn = partial(maps.learn, *_vectors(raw, one_vs_rest, places), column, w)
+        steps.append(write_to(answers, slice(None), learn))
+        steps += self._weigher._learn_steps(0.5, 1.0, w, served=served, predictions=answers)
+        return steps
 
     def learn_group(
         self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float
@@ -165,20 +180,26 @@ class JointHedge(Locked):
 
         A row is the arguments of `learn_one`; each has an equal part of the weight.
         """
+        with self._mutex:
+            do_all(*self.group_steps(rows, w))
+
+    def group_steps(
+        self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float
+    ) -> list[Step]:
+        """Return what learns a group, as `learn_group` does, for `do_all`."""
         known = [
             (*row, column) for row in rows if (column := _column_of(row[0], row[2])) is not None
         ]
-        with self._mutex:
-            for raw, *_ in known:
-                self._add_labels(raw)
-            tickets = [
-                ticket or self.serve_one(raw, one_vs_rest)[1][column]
-                for raw, one_vs_rest, _, ticket, column in known
-            ]
-            for raw, one_vs_rest, _, _, column in known:
-                self._maps.learn(*self._vectors(raw, one_vs_rest), column, w / len(rows))
-            ones = np.ones(len(known))
-            self._weigher.learn_group(0.5 * ones, ones, w, served=tickets)
+        maps, places, steps = self._with_labels([raw for raw, *_ in known])
+        tickets = [
+            ticket or self._serve(maps, places, raw, one_vs_rest)[1][column]
+            for raw, one_vs_rest, _, ticket, column in known
+        ]
+        for raw, one_vs_rest, _, _, column in known:
+            vectors = _vectors(raw, one_vs_rest, places)
+            steps.append(partial(maps.learn, *vectors, column, w / len(rows)))
+        ones = np.ones(len(known))
+        return [*steps, *self._weigher._group_steps(0.5 * ones, ones, w, tickets)]
 
     def served_one_vs_rest(
         self, raw: Raw, tickets: Mapping[ClfTarget, object]
@@ -196,23 +217,19 @@ class JointHedge(Locked):
         """Raise unless this hedge made the ticket, now or in an earlier state."""
         self._weigher.check_ticket(ticket)
 
-    def _add_labels(self, raw: Raw) -> None:
-        if raw.keys() <= self._places.keys():
-            return
+    def _with_labels(
+        self, raws: Sequence[Raw]
+    ) -> tuple[JointMaps, dict[ClfTarget, int], list[Step]]:
+        """Return maps and places that have all these labels, and the steps that put them in use."""
+        if all(raw.keys() <= self._places.keys() for raw in raws):
+            return self._maps, self._places, []
         places = dict(self._places)
-        for label in raw:
-            places.setdefault(label, len(places))
+        for raw in raws:
+            for label in raw:
+                places.setdefault(label, len(places))
         matrices = tuple(matrix.grown(len(places)) for matrix in self._maps.matrices)
         maps = JointMaps(self._temperature._kernel, matrices, _CLIP)
-        # Only now, so a lack of memory leaves everything as it was.
-        self._maps, self._places = maps, places
-
-    def _vectors(self, raw: Raw, one_vs_rest: Raw) -> tuple[Array, Array, Places]:
-        """Return both probabilities as vectors, and the places of the labels."""
-        n = len(raw)
-        places = np.fromiter(map(self._places.get, raw, repeat(int(MOST_COUNT))), np.intp, n)
-        model = np.fromiter(raw.values(), np.float64, n)
-        return model, np.fromiter(one_vs_rest.values(), np.float64, n), places
+        return maps, places, [partial(vars(self).update, _maps=maps, _places=places)]
 
     # ------------------------------------------------------------------------------ state
 
@@ -243,9 +260,22 @@ class JointHedge(Locked):
             matrix.restore(*state)
 
 
+def _vectors(
+    raw: Raw, one_vs_rest: Raw, places: Mapping[ClfTarget, int]
+) -> tuple[Array, Array, Places]:
+    """Return both probabilities as vectors, and the places of the labels."""
+    n = len(raw)
+    found = np.fromiter(map(places.get, raw, repeat(int(MOST_COUNT))), np.intp, n)
+    model = np.fromiter(raw.values(), np.float64, n)
+    return model, np.fromiter(one_vs_rest.values(), np.float64, n), found
+
+
 def _column_of(raw: Raw, y: ClfTarget) -> int | None:
     """Return the place of the label among those of the model, None if it has no probability."""
-    return next((i for i, label in enumerate(raw) if label == y), None)
+    for i, label in enumerate(raw):
+        if label == y:
+            return i
+    return None
 
 
 _PARTS = ("numbers", "weights", "inverse")  # of a matrix

@@ -5,6 +5,7 @@ are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from streamcal._validation import (
     as_vector,
     as_weight,
 )
+from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator
 from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
@@ -61,7 +63,7 @@ class CompiledCalibrator(ProbabilityCalibrator):
         ValueError, TypeError
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
-        weight = 1.0 if w == 1.0 else as_weight(w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         self._kernel.learn(as_probability(score), as_label(y), weight)
 
     def predict_one(self, score: float) -> float:
@@ -87,10 +89,24 @@ class CompiledCalibrator(ProbabilityCalibrator):
         values = self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
         return like_given(values, scores)
 
+    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+        kernel = self._compiled()
+        if kernel is None:
+            return super()._learn_steps(score, y, w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        return (partial(kernel.learn, as_probability(score), as_label(y), weight),)
+
+    def _batch_kernel(self) -> Expert | None:
+        own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many
+        return self._compiled() if own else None
+
     def _compiled(self) -> Expert | None:
-        own = type(self).learn_one, type(self).predict_one
-        plain = own == (CompiledCalibrator.learn_one, CompiledCalibrator.predict_one)
+        own = type(self)
+        plain = own.learn_one is _LEARN_ONE and own.predict_one is _PREDICT_ONE
         return self._kernel if plain else None
+
+
+_LEARN_ONE, _PREDICT_ONE = CompiledCalibrator.learn_one, CompiledCalibrator.predict_one
 
 
 def as_label(y: float) -> float:

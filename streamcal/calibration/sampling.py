@@ -58,8 +58,8 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
     Returns
     -------
     numpy.ndarray, shape (n_samples,)
-        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``; a Series if ``p`` is a
-        Series of pandas or polars.
+        ``p r / (p r + 1 - p)`` for each probability ``p`` and rate ``r``; for a Series one
+        with the same index, and with its name followed by ``_among_all``.
 
     Raises
     ------
@@ -86,4 +86,4 @@ def undo_sampling(p: ArrayLike, sampling_rate: ArrayLike) -> NDArray[np.float64]
         check_same_length(rates, len(kept), "sampling_rate")
         for rate in rates[~((rates > 0.0) & (rates <= 1.0))][:1].tolist():
             as_sampling_rate(rate)
-    return like_given(among_all(kept, rates), p)
+    return like_given(among_all(kept, rates), p, "among_all")

@@ -5,10 +5,12 @@ segment (`streamcal.KeyedCalibrator`) learns nothing from other segments: a new 
 nothing. Here all segments share a base calibrator, and its log odds are corrected by shrunken terms
 that are learned online (see `streamcal.kernels.segment_terms`). The corrected probabilities are
 mixed with the base's by their likelihood, so that corrections which do not help are not served.
+Where only a few segments need one, sparse models correct these and leave all others as they are.
 """
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, NoReturn
 
@@ -39,17 +41,19 @@ from streamcal._validation import (
     check_count,
     check_same_length,
 )
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
 from streamcal.calibration.tickets import Ticket, as_tickets
-from streamcal.kernels.segment_terms import N_SPEEDS, SegmentTerms
+from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
 
-_MODELS = ("base", "forgetting", "all samples")
+_MODELS = ("base", "forgetting", "all samples", "forgetting, sparse", "all samples, sparse")
 _BASE_PRIOR = 2.0 / 3.0  # of the weights of the models, within each share
 _SHARES = {0.0: 0.75, 0.001: 0.25}  # with their prior; 2/3 · 3/4 is 1/2, so the cost is ln 2
 _DEVIATIONS = {"intercept": 0.2, "slope": 0.3, "field": 0.2, "crossing": 0.2 / 3.0}
@@ -80,7 +84,7 @@ class SegmentTicket(NamedTuple):
     >>> calibrator.learn_one({"region": "south"}, 0.8, 1)  # meanwhile
     >>> calibrator.learn_one({"region": "north"}, 0.3, 0, served=ticket)
     >>> len(ticket.base.answers), len(ticket.models.answers)
-    (10, 5)
+    (10, 7)
     """
 
     base: Ticket | None
@@ -160,8 +164,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         The prototype of the calibrator whose probabilities are corrected; it is cloned. By default
         a `HedgedCalibrator`.
     half_life : float
-        Two models run side by side: one remembers all samples, the other forgets half of what it
-        learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
+        Terms are learned twice, side by side: once from all samples, once forgetting half of what
+        was learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
     max_terms : int
         The greatest number of terms, that is, values and crossings of values. If there are more, a
         new one replaces the least informative of eight random ones. At least the number of fields
@@ -178,6 +182,12 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     field and each crossing. It is a Bayesian logistic model with independent normal terms, and it
     answers with the mean over its uncertainty. A value that was never seen has a term with mean 0,
     so the sample is treated as its other segments are. The prior variance of each field is learned.
+
+    *Few segments.* Many small terms that are not needed cost more than a few large ones gain, and
+    then the base would be served in all segments. So each model has a sparse one beside it. There a
+    term with mean m and variance v is 0 with a prior probability of 0.9, and counts with the
+    probability π that it is not, given its samples: its mean is π m. If the prior variance of terms
+    that are not 0 is S, at least 0.25, π / (1 − π) = sqrt(v / S) · exp(m² / (2 v)) / 9.
 
     *Cost of being wrong.* The models are mixed as in a `HedgedCalibrator` with the shares 0, of
     prior ¾, and 0.001; the base has the prior ⅔. As ¾ · ⅔ = ½, the total log loss is at most that
@@ -198,8 +208,10 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     Graepel, Candela, Borchert & Herbrich, *Web-Scale Bayesian Click-Through Rate Prediction for
     Sponsored Search Advertising in Microsoft's Bing Search Engine*, ICML 2010, section 3, for an
     online model of this kind with a probit link. MacKay, *The Evidence Framework Applied to
-    Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty. Vovk,
-    *Aggregating Strategies*, COLT 1990, for the bound.
+    Classification Networks*, Neural Computation 4, 1992, for the mean over the uncertainty.
+    Mitchell & Beauchamp, *Bayesian Variable Selection in Linear Regression*, Journal of the
+    American Statistical Association 83, 1988, for terms that may be 0. Vovk, *Aggregating
+    Strategies*, COLT 1990, for the bound.
 
     Examples
     --------
@@ -245,6 +257,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self.max_terms = max_terms
 
         self._base = prototype.clone()
+        if isinstance(self._base, HedgedCalibrator):
+            self._base._look_for_no_bursts()  # the terms would learn one by one beside it
         self._terms = SegmentTerms(
             names, crossings, _prior_variances(names, crossings), float(half_life), max_terms
         )
@@ -286,7 +300,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights of the base calibrator and of the two corrected models; they sum to 1."""
+        """The weights of the base calibrator and of the four corrected models; they sum to 1."""
         with self._mutex:
             return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
 
@@ -361,31 +375,59 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         w : float
             The weight, from 1e-60 to 1e60.
         served : SegmentTicket, optional
-            The ticket of `serve_one`, if the label is late.
+            The ticket of `serve_one`, if the label is late. Labels that come together are learned
+            one by one: for rows that share an outcome call `learn_group`.
 
         Raises
         ------
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
-        p, label = as_probability(score), as_label(y)
-        weight = 1.0 if w == 1.0 else as_weight(w)
-        hashes = self._terms.read(x)
         with self._mutex:
-            base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
-            base = self._predict_base(p)
-            if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
-                self._base.learn_one(p, label, weight, served=base_ticket)
-            else:
-                self._base.learn_one(p, label, weight)
-            if ticket is None:
-                delay = self._weigher._count_immediate()
-                self._terms.learn_and_weigh(
-                    self._weigher._hedge, hashes, base, label, weight, delay
-                )
-            else:
-                answers = self._terms.learn(hashes, base, label, weight)
-                self._weigher._learn_late(0.5, label, weight, ticket, answers)
+            do_all(*self._steps(x, score, y, w, served))
+
+    def _learn_steps(
+        self,
+        x: Mapping[str, Any],
+        score: float,
+        y: float,
+        w: float,
+        *,
+        served: SegmentTicket | None = None,
+    ) -> list[Step]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`."""
+        if type(self).learn_one is not SegmentCalibrator.learn_one:
+            return [partial(self.learn_one, x, score, y, w, served=served)]
+        return self._steps(x, score, y, w, served)
+
+    def _steps(
+        self, x: Mapping[str, Any], score: float, y: float, w: float, served: SegmentTicket | None
+    ) -> list[Step]:
+        """Return what learns a sample."""
+        p, label = as_probability(score), as_label(y)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        hashes = self._terms.read(x)
+        base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
+        base = self._predict_base(p)
+        if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
+            of_base = self._base._learn_steps(p, label, weight, served=base_ticket)
+        else:
+            of_base = self._base._learn_steps(p, label, weight)
+        of_models: list[Step]
+        weigher = self._weigher
+        if ticket is None:
+            delay = weigher._delay.after(0.0)
+            learn = partial(self._terms.learn_and_weigh, weigher._hedge, hashes, base)
+            of_models = [partial(learn, label, weight, delay.mean), weigher._set_delay(delay)]
+        else:
+            answers = np.empty(len(_MODELS))  # what the models answer now
+            terms = partial(self._terms.learn, hashes, base, label, weight)
+            of_models = [write_to(answers, slice(None), terms)]
+            of_models += weigher._learn_steps(
+                0.5, label, weight, served=ticket, predictions=answers
+            )
+        self._terms.reserve(1)
+        return [*of_base, *of_models]
 
     def _predict_base(self, p: float) -> float:
         """Return the base's probability; raise if it is NaN, which would stay in all terms."""
@@ -425,7 +467,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
-        They are means over the three models by their weights; in the base all terms are 0. The
+        They are means over the five models by their weights; in the base all terms are 0. The
         slope is left out, because its effect depends on the score.
 
         Examples
@@ -496,6 +538,18 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         >>> calibrator.n_samples
         3
         """
+        with self._mutex:
+            do_all(*self._group_steps(xs, scores, y, w, served))
+
+    def _group_steps(
+        self,
+        xs: Sequence[Mapping[str, Any]],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float,
+        served: Sequence[SegmentTicket | None] | None,
+    ) -> list[Step]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         tickets: Sequence[Any] = as_tickets(served, n_rows)
@@ -503,28 +557,35 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             raise TypeError(f"`xs` must be a sequence of mappings, got {xs!r}")
         if len(xs) != n_rows:
             raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
+        samples = list(zip(vector.tolist(), labels.tolist(), strict=True))
+        steps: list[Step] = []
         if n_rows < 2:  # learned as any other sample
-            for x, p, label, ticket in zip(xs, vector, labels, tickets, strict=True):
-                self.learn_one(x, float(p), float(label), weight, served=ticket)
-            return
+            for x, sample, ticket in zip(xs, samples, tickets, strict=True):
+                steps += self._learn_steps(x, *sample, weight, served=ticket)
+            return steps
         part = as_weight(weight / n_rows)
         hashes = [self._terms.read(x) for x in xs]
-        with self._mutex:
-            for ticket in tickets:
-                if ticket is not None:
-                    self._check_ticket(ticket)
-            # All rows are predicted before any of them is learned.
-            rows = zip(xs, vector.tolist(), tickets, strict=True)
-            known = [ticket or self.serve_one(x, p)[1] for x, p, ticket in rows]
-            of_base, of_models = zip(*known, strict=True)
-            bases = [self._predict_base(p) for p in vector.tolist()]
-            if isinstance(self._base, HedgedCalibrator):
-                self._base.learn_group(vector, labels, weight, served=of_base)
-            else:
-                self._base.learn_many(vector, labels, np.full(n_rows, part))
-            for row in zip(hashes, bases, labels.tolist(), strict=True):
-                self._terms.learn(*row, part)
-            self._weigher.learn_group(np.full(n_rows, 0.5), labels, weight, served=of_models)
+        for ticket in tickets:
+            if ticket is not None:
+                self._check_ticket(ticket)
+        # All rows are predicted before any of them is learned.
+        known = [
+            ticket or self.serve_one(x, p)[1]
+            for x, (p, _), ticket in zip(xs, samples, tickets, strict=True)
+        ]
+        of_base, of_models = zip(*known, strict=True)
+        bases = [self._predict_base(p) for p, _ in samples]
+        if isinstance(self._base, HedgedCalibrator):
+            steps += self._base._group_steps(vector, labels, weight, of_base)
+        else:
+            for sample in samples:
+                steps += self._base._learn_steps(*sample, part)
+        for row in zip(hashes, bases, labels.tolist(), strict=True):
+            steps.append(partial(self._terms.learn, *row, part))
+        half = np.full(n_rows, 0.5)
+        steps += self._weigher._group_steps(half, labels, weight, of_models)
+        self._terms.reserve(n_rows)
+        return steps
 
     def check_columns(self, columns: Any, n_samples: int) -> None:
         """Raise unless `predict_many` and `learn_many` accept these columns."""
@@ -533,8 +594,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`. For a Series of pandas or polars they are a
-        Series with the same index and name.
+        ``columns`` are as for `predict_learn_many`. For a Series they are one, as in
+        `Calibrator.predict_many`.
         """
         vector = as_vector(scores, "scores")
         values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
@@ -563,7 +624,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         -------
         predictions : ndarray of shape (n_samples,)
             Those of `predict_one` before the label of the sample was learned; a Series if
-            ``scores`` is a Series of pandas or polars.
+            ``scores`` is one, as in `predict_many`.
 
         Raises
         ------
@@ -600,17 +661,28 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
     ) -> Array:
         """Predict and learn samples that have been checked, and whose values have been read."""
-        with self._mutex:
-            bases = predict_learn_known(self._base, scores, labels, weights)
-            if np.isnan(bases).any():
-                raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
-            delays = np.zeros(len(scores))
-            if self._weigher.mean_delay:
-                known = np.flatnonzero(~np.isnan(labels))
-                delays[known] = [self._weigher._count_immediate() for _ in known]
-            return self._terms.predict_learn_many(
-                self._weigher._hedge, hashes, bases, labels, weights, delays
+        with self._mutex, no_fork:
+            known = ~np.isnan(labels)
+            delay, delays = self._weigher._delay, np.zeros(len(scores))
+            if delay.mean:
+                for at in np.flatnonzero(known).tolist():
+                    delay = delay.after(0.0)
+                    delays[at] = delay.mean
+            bases, mixtures = np.empty(len(scores)), np.empty(len(scores))
+            arrays = hashes, bases, labels, weights, delays
+            learn = partial(self._terms.predict_learn_many, self._weigher._hedge, *arrays)
+            samples = scores, labels, weights
+            steps = self._base._batch_steps(*samples, bases) if known.all() else None
+            if steps is None:
+                bases[:] = predict_learn_known(self._base, *samples)
+                if np.isnan(bases).any():
+                    raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+            do_all(
+                *(steps or ()),
+                write_to(mixtures, slice(None), learn),
+                self._weigher._set_delay(delay),
             )
+            return mixtures
 
     # ------------------------------------------------------------------------------ state
 
@@ -734,8 +806,9 @@ def _prior_variances(names: Sequence[str], crossings: Sequence[Any]) -> Array:
 def _make_weigher() -> HedgedCalibrator:
     """Return a hedge of the models; their likelihoods are all that it learns."""
     models = [IdentityCalibrator() for _ in _MODELS]
-    other = (1.0 - _BASE_PRIOR) / N_SPEEDS
-    weigher = HedgedCalibrator(models, prior=[_BASE_PRIOR, other, other], share=tuple(_SHARES))
+    prior = [_BASE_PRIOR, *[(1.0 - _BASE_PRIOR) / N_MODELS] * N_MODELS]
+    weigher = HedgedCalibrator(models, prior=prior, share=tuple(_SHARES))
+    weigher._look_for_no_bursts()
     n_samples, n_labels, log_odds, *others = weigher._hedge.state()[0]
     log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
     weigher._hedge.restore(n_samples, n_labels, log_odds, *others)

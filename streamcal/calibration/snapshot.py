@@ -1,6 +1,5 @@
 """An immutable copy of a calibrator's map, for other threads to read while it learns."""
 
-import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
+from streamcal._locked import new_mutex
 from streamcal._validation import as_score, as_vector
 from streamcal.calibration.card import card
 from streamcal.calibration.shape import Shape
@@ -73,7 +73,7 @@ class OneAtATime:
 
     def __init__(self, function: Callable[[NDArray[np.float64]], Any]) -> None:
         self._function = function
-        self._mutex = threading.Lock()
+        self._mutex = new_mutex()
 
     def __call__(self, scores: NDArray[np.float64]) -> Any:
         """Return the result of the function."""

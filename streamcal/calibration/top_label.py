@@ -73,9 +73,13 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         if checked:
             top = max(checked, key=checked.__getitem__)
             with self._mutex:
-                if top not in self._calibrators:
-                    self._calibrators[top] = self._prototype.clone()
-                self._calibrators[top].learn_one(checked[top], float(top == y), weight)
+                calibrator = self._calibrators.get(top)
+                if calibrator is None:
+                    calibrator = self._prototype.clone()
+                    calibrator.learn_one(checked[top], float(top == y), weight)
+                    self._calibrators[top] = calibrator
+                else:
+                    calibrator.learn_one(checked[top], float(top == y), weight)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""

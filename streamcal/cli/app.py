@@ -1,14 +1,28 @@
 """The application: the list of commands in the order of ``streamcal --help``."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import streamcal
 from streamcal.cli import calibrate, decide, demo, plot, report, thresholds, watch
+from streamcal.cli.console import ended_early, failure
+
+
+class _Commands(TyperGroup):
+    """The commands; Typer would take any EOFError for the end of a prompt, and say "Aborted."."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            raise failure(ended_early(error), 1) from error
+
 
 app = typer.Typer(
     name="streamcal",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

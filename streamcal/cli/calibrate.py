@@ -96,7 +96,9 @@ _STORE = (
     "Save calibrators in this file. If the process is killed, the same command continues the run; "
     "after the end, a command with another table starts from the saved calibrators."
 )
-_BATCH_SIZE = "The greatest number of rows in memory. The result does not depend on it."
+_BATCH_SIZE = (
+    "The greatest number of rows that are calibrated at a time. The result does not depend on it."
+)
 
 
 def calibrate(
@@ -136,8 +138,10 @@ def calibrate(
 
     Rows are processed in the order of the file; several files are read in order, as if they were
     one. The calibrated value of a row is computed before its label is learned, so the output is
-    what an online system would have served. All other columns stay unchanged. A row without a label
-    gets a value, but nothing is learned from it.
+    what an online system would have served. All other columns stay unchanged, in CSV byte for byte.
+    A row without a label gets a value, but nothing is learned from it.
+
+    Rows from a pipe are written when the pipe has no more at present.
 
     The output is called NAME.partial until it is complete.
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from streamcal.tables import Chunk, Series, Writer
 
 
+_PATIENCE = 0.2
+"""After how many seconds without rows from a pipe a run looks for a signal, or a due commit."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that are read, and the one that is written.
@@ -123,6 +127,9 @@ class Loop:
                 self._save(last=self.reader.fault is not None)
                 self.reader.raise_fault()
                 show()
+                # A pipe may be silent for long: what is learned is saved before.
+                while self.checkpoint.store is not None and not source.wait(_PATIENCE):
+                    self._save()
         self._save(last=True, complete=True)
 
     def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:

@@ -152,6 +152,7 @@ class Checkpoint:
                 Path(new_run["out"]), self.store, new_run, resumable=resumable
             )
             self._start()
+            self._saved_row = self.row
         except BaseException:
             self.store.close()
             raise
@@ -323,6 +324,8 @@ class Checkpoint:
     ) -> None:
         """Commit what is learned up to a row, if a commit is due or this is the ``last`` row.
 
+        If nothing is learned since the last commit, only a ``complete`` output is committed.
+
         ``progress`` returns what `restore` needs, in addition to the calibrators.
         The output up to this row is on the disk before. If the output is ``complete``, it gets its
         name next.
@@ -339,7 +342,7 @@ class Checkpoint:
         skipping = bool(self._learned) or self._is_finished
         if not (last or self.output.is_compared):
             skipping = True  # the partial file may still be that of another program
-        if not (complete or self._resumable):
+        if not complete and (row == self._saved_row or not self._resumable):
             skipping = True
         if not skipping and (last or self._signal or self._pace.is_due()):
             with self._pace:
@@ -366,6 +369,7 @@ class Checkpoint:
         }
         self.store.save(keyed.states(), row, notes=notes)
         keyed.saved()
+        self._saved_row = row
 
     def __enter__(self) -> Self:
         self._handlers = {

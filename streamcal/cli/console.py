@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,29 @@ def failure(message: str, status: int) -> typer.Exit:
     """Print an error and return the exception that ends the command with this status."""
     say(f"streamcal: {message}")
     return typer.Exit(status)
+
+
+def ended_early(error: EOFError) -> str:
+    """Return which file ended too early; where that is unknown, which line of code has read it.
+
+    Examples
+    --------
+    >>> import io, pickle
+    >>> try:
+    ...     pickle.load(io.BytesIO())
+    ... except EOFError as error:
+    ...     print(ended_early(error).partition(" line ")[0])
+    Ran out of input (EOFError in <doctest streamcal.cli.console.ended_early[1]>,
+    """
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        # CPython's loader of modules reads byte code here.
+        if code.co_name == "get_code" and "importlib" in code.co_filename:
+            path = frame.f_locals.get("bytecode_path")
+            return f"{path}: the byte code of a module is cut off ({error}); delete this file"
+        where = f"{code.co_filename}, line {line}"
+    return f"{str(error) or 'a file ended too early'} (EOFError in {where})"
 
 
 def count_rows(n: int) -> str:
@@ -110,6 +134,8 @@ def _incomplete(output: "Output | None", n_written: Callable[[], int]) -> str:
     rows = count_rows(n_written())
     if output.partial is None:
         return f"; the output is incomplete, it has {rows}"
+    if not os.path.lexists(output.partial):
+        return ""
     return f"; the incomplete output, {rows}, is in {output.partial}"
 
 

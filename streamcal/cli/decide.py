@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -168,6 +168,7 @@ def _draw(path: Path, p: Vector, metric: str, summary: Summary) -> None:
     """Draw the curve of the expected metric."""
     from streamcal.plot import UtilityCurveDisplay
 
+    name: Any = metric  # a name of a metric: it was maximised
     with picture(path, 6.4, 4.0) as ax:
-        UtilityCurveDisplay.from_probabilities(p, metric, ax=ax)
+        UtilityCurveDisplay.from_probabilities(p, name, ax=ax)
     summary.add(f"{path}: drawn from {count_rows(len(p))}", picture=str(path), drawn=len(p))

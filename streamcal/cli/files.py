@@ -20,6 +20,12 @@ def check_exists(*tables: Path) -> None:
             raise ValueError(f"there is no file {table}")
 
 
+def check_can_be_read_again(path: Path) -> None:
+    """Raise ``ValueError`` if this is the name of a pipe or a device: opening one may wait."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is no file on a disk: it can be read only once")
+
+
 def check_drawable(path: Path) -> None:
     """Raise ``ValueError`` unless a picture can be written there, before hours of work."""
     if path.suffix.lower() not in _DRAWABLE:

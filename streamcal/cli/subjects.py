@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.console import progress
-from streamcal.cli.files import check_exists
+from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
     RowReader,
@@ -145,7 +145,7 @@ class _Rows(NamedTuple):
 
 
 class TableSubject:
-    """A calibrated table that a report is about."""
+    """A calibrated table that a report is about; if it is ``watched``, there will be several."""
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class TableSubject:
     ) -> None:
         self.path, self.columns, self.kind, self.on_error = path, columns, kind, on_error
         self.quiet = quiet
+        self.watched = False
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
@@ -171,6 +172,8 @@ class TableSubject:
         """Compute the report."""
         from streamcal.report.content import Report
 
+        if self.watched:
+            check_can_be_read_again(self.path)
         rows = _read_scored(self.path, self.kind, self.columns, self.on_error, quiet=self.quiet)
         title = f"Calibration of {self.path.name}"
         empty = Report(title, str(self.path), facts=self.columns.facts)
@@ -182,6 +185,7 @@ class StoreSubject:
 
     def __init__(self, path: Path, *, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
+        self.watched = False
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
@@ -206,7 +210,7 @@ class StoreSubject:
         from streamcal.cli.checkpoint import is_run
         from streamcal.durable.store import Store
 
-        with Store(self.path, read_only=True) as store:
+        with Store(self.path, read_only=True) as store, store.reading():
             report, notes = self._of_store(store), store.notes
             has_output = is_run(store)
         return _with_output(report, notes, quiet=self.quiet) if has_output else report
@@ -261,6 +265,7 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
         segment = tuple(options.get("--segment") or ())
         columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
         kind = format_of(Path(notes["out"]), Path(notes["table"]))
+        check_can_be_read_again(path)
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
         on_error = OnError(options["--on-error"])
         rows = _read_scored(path, kind, columns, on_error, n_rows, quiet=quiet)

@@ -83,7 +83,8 @@ def thresholds(
             check_drawable(plot)
             check_distinct(table, picture=plot)
         check_choice(loss, "loss", LOSSES)
-        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=loss, method=method)
+        name: Any = loss  # one of these
+        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=name, method=method)
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table), summary:
@@ -130,7 +131,6 @@ def _read(table: Path, kind: str, reader: RowReader, quiet: bool) -> tuple[Vecto
 
 def _find(*samples: Any, **settings: Any) -> "Thresholds":
     """Return the thresholds; turn errors in samples into errors of the table."""
-    from streamcal.ordinal._jobs import close_jobs
     from streamcal.ordinal.thresholds import optimal_thresholds
     from streamcal.tables import TableError
 
@@ -138,8 +138,6 @@ def _find(*samples: Any, **settings: Any) -> "Thresholds":
         return optimal_thresholds(*samples, **settings)
     except ValueError as error:
         raise TableError(name_option(str(error))) from None
-    finally:
-        close_jobs()
 
 
 def _add_loss(

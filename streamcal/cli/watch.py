@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from streamcal.cli.console import data_errors, failure, say, usage_errors
+from streamcal.cli.files import check_can_be_read_again
 from streamcal.cli.options import (
     FILES,
     FormatOption,
@@ -53,7 +54,9 @@ def watch(
         if is_standard(source):
             raise ValueError("standard input can't be watched: it can be read only once")
         given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        check_can_be_read_again(source)
         subject = open_subject(source, given)
+        subject.watched = True
     with data_errors(source):
         from streamcal.report.watch import HOST, Server, Source
 

@@ -14,10 +14,10 @@ import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import BatchRouting, last_step, name_of
+from streamcal._routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import (
@@ -25,20 +25,17 @@ from streamcal._validation import (
     as_probabilities,
     check_half_life,
     check_label,
+    check_mapping,
     check_probability_range,
     decay_per_sample,
 )
-from streamcal.decision.goals import as_parameter, get_metric
+from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
-from streamcal.decision.metric import Metric
 
-Features = dict[FeatureName, Any]
 _HISTORIES = ("labels", "expected", None)
 
 
-class DecisionClassifier(
-    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
-):
+class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
     """Decide for the labels that maximise a metric over the stream.
 
     Parameters
@@ -78,8 +75,8 @@ class DecisionClassifier(
 
     def __init__(
         self,
-        classifier: base.Classifier,
-        metric: Any = "f1",
+        classifier: AnyClassifier,
+        metric: AnyMetric = "f1",
         *,
         history: str | None = "labels",
         half_life: float | None = None,
@@ -125,7 +122,7 @@ class DecisionClassifier(
         self._negative, self._claimed, self._realised = negative, claimed, realised
 
     @property
-    def _wrapped_model(self) -> base.Classifier:
+    def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
     @property
@@ -200,7 +197,7 @@ class DecisionClassifier(
         decided: ClfTarget | None = None,
         **kwargs: Any,
     ) -> None:
-        """Count the decision for ``x`` against its label, then learn the sample.
+        """Decide for ``x``, learn the sample, then count the decision against its label.
 
         Parameters
         ----------
@@ -221,6 +218,7 @@ class DecisionClassifier(
         raw = self._predict_again(x) if served is None else _probabilities_in(served)
         if raw is not served and served is not None:
             kwargs["served"] = served
+        counts = self._claimed, self._realised
         if raw:
             p = np.array([self._p_positive(raw)])
             if decided is None:
@@ -228,9 +226,12 @@ class DecisionClassifier(
             else:
                 self._check_label(decided)
                 chosen = np.array([decided == self.pos_val])
-            self._count_decisions(p, chosen, np.array([y == self.pos_val]))
+            counts = self._counts_with(p, chosen, np.array([y == self.pos_val]))
+        negative = self._negative_with([y])
         self._call("learn_one", x, y, **kwargs)
-        self._note_label(y)
+        # Only now, and without a call: if the model raises, nothing is counted.
+        self._claimed, self._realised = counts
+        self._negative = negative
 
     def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
         """Return the probabilities of a sample whose label has come.
@@ -241,18 +242,22 @@ class DecisionClassifier(
         return self.classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
 
     def learn_batch(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
-        """Count the joint decision for samples against their labels, then learn each sample."""
+        """Decide jointly, learn each sample, then count the decisions against the labels."""
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
             self._check_label(y)
         raws = [(self._predict_again(x), y) for x, y in samples]
         known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
+        counts = self._claimed, self._realised
         if known:
             p = np.array([p for p, _ in known])
-            self._count_decisions(p, self.decide(p).labels, np.array([hit for _, hit in known]))
+            hits = np.array([hit for _, hit in known])
+            counts = self._counts_with(p, self.decide(p).labels, hits)
+        negative = self._negative_with([y for _, y in samples])
         for x, y in samples:
             self.classifier.learn_one(x, y)
-            self._note_label(y)
+        self._claimed, self._realised = counts
+        self._negative = negative
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the joint decision for a frame, as a series of the same library."""
@@ -272,7 +277,7 @@ class DecisionClassifier(
         return answer
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, **kwargs: Any) -> None:
-        """Count the joint decision for a frame against its labels, then learn the frame."""
+        """Decide jointly, learn a frame, then count the decisions against the labels."""
         labels = into_series(y).to_list()
         frame = into_frame(X)
         if len(frame) != len(labels):
@@ -283,12 +288,14 @@ class DecisionClassifier(
         for label in labels:
             self._check_label(label)
         p = self._p_positive_many(X, {})
+        counts = self._claimed, self._realised
         if p is not None and len(p):
             hits = np.array([label == self.pos_val for label in labels])
-            self._count_decisions(p, self.decide(p).labels, hits)
+            counts = self._counts_with(p, self.decide(p).labels, hits)
+        negative = self._negative_with(labels)
         self._call("learn_many", X, y, **kwargs)
-        for label in set(labels):
-            self._note_label(label)
+        self._claimed, self._realised = counts
+        self._negative = negative
 
     def _p_positive_many(
         self, X: IntoDataFrame, kwargs: dict[str, Any]
@@ -308,20 +315,22 @@ class DecisionClassifier(
             return np.zeros(4)
         return self._realised if self.history == "labels" else self._claimed
 
-    def _count_decisions(
+    def _counts_with(
         self, p: NDArray[np.float64], chosen: NDArray[np.bool_], hits: NDArray[np.bool_]
-    ) -> None:
-        """Add the decisions of a batch to the counts, after these have decayed by its length."""
-        keep = self._decay ** len(p)
-        for counts, positive in ((self._claimed, p), (self._realised, hits.astype(np.float64))):
-            counts *= keep
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return both counts, decayed by the length of a batch, with its decisions added."""
+        keep, n_chosen = self._decay ** len(p), int(chosen.sum())
+
+        def add(counts: NDArray[np.float64], positive: NDArray[np.float64]) -> NDArray[np.float64]:
             tp, total = float(positive[chosen].sum()), float(positive.sum())
-            n_chosen = int(chosen.sum())
-            counts += (tp, n_chosen - tp, total - tp, len(p) - n_chosen - (total - tp))
-            np.maximum(counts, 0.0, out=counts)
+            added = (tp, n_chosen - tp, total - tp, len(p) - n_chosen - (total - tp))
+            return np.maximum(counts * keep + added, 0.0)
+
+        return add(self._claimed, p), add(self._realised, hits.astype(np.float64))
 
     def _p_positive(self, raw: Mapping[ClfTarget, float]) -> float:
         """Return the probability of the positive label."""
+        check_mapping(raw)
         if len(raw) > 2:
             raise ValueError(f"`classifier` must be binary, got probabilities of {list(raw)}")
         p = float(raw.get(self.pos_val, 0.0))
@@ -345,16 +354,16 @@ class DecisionClassifier(
                 f" got {y!r}"
             )
 
-    def _note_label(self, y: ClfTarget) -> None:
-        if y != self.pos_val:
-            self._negative = y
+    def _negative_with(self, labels: Iterable[ClfTarget]) -> ClfTarget | None:
+        """Return the negative label, which may be among these."""
+        return next((y for y in labels if y != self.pos_val), self._negative)
 
 
 def claim_gap(
     probabilities: ArrayLike,
     labels: ArrayLike,
     y: ArrayLike,
-    metric: "str | Metric" = "f1",
+    metric: AnyMetric = "f1",
     *,
     counts: Any = None,
 ) -> float:

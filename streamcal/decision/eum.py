@@ -11,7 +11,7 @@ References
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
-from streamcal.decision.goals import as_parameter, get_metric
+from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
 
 Vector = NDArray[np.float64]
@@ -97,7 +97,7 @@ class EUMThreshold(Stateful, Cloned):
     """
 
     def __init__(
-        self, metric: Any = "f1", *, window: int | None = None, half_life: float | None = None
+        self, metric: AnyMetric = "f1", *, window: int | None = None, half_life: float | None = None
     ) -> None:
         check_count(window, "window", optional=True)
         check_half_life(half_life)
@@ -142,16 +142,16 @@ class EUMThreshold(Stateful, Cloned):
     def predict_many(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Return which of ``scores``, shape ``(n_samples,)``, reach the best threshold.
 
-        For a Series of pandas or polars that is a Series with the same index and name.
+        For a Series that is one with the same index, and with its name followed by ``_label``.
         """
         reached: NDArray[np.bool_] = as_vector(scores, "scores") >= self.threshold
-        return like_given(reached, scores)
+        return like_given(reached, scores, "label")
 
     def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``."""
         try:
             learned = self._index.learn(score, y, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # not plain floats: convert or raise
             score, w = as_score(score), as_weight(w)

@@ -14,7 +14,7 @@ used.
 """
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +56,7 @@ def exponential_sum(power: float, ratio: float, error: float = 1e-12) -> Exponen
     power : float
         Positive.
     ratio : float
-        The largest x, up to 2^200; rounded up to a power of two. Sums are cached.
+        The largest x, up to 2^200; rounded up to a power of two. The latest sums are cached.
     error : float
         The greatest relative error, from 1e-14 up.
 
@@ -82,7 +82,7 @@ def exponential_sum(power: float, ratio: float, error: float = 1e-12) -> Exponen
     return _exponential_sum(power, doublings, error)
 
 
-@cache
+@lru_cache(maxsize=256)  # errors depend on the batch
 def _exponential_sum(power: float, doublings: int, error: float) -> ExponentialSum:
     largest = 2.0**doublings
     h, bound = _step(power, error / 3.0)

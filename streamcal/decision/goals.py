@@ -12,7 +12,7 @@ References
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamcal._validation import as_number
 from streamcal.decision._coded_metric import CodedMetric
@@ -314,6 +314,26 @@ _NAMES: dict[str, Callable[[], Metric]] = {
 }
 METRIC_NAMES = tuple(_NAMES)
 """The names that can be given in place of a metric."""
+MetricName = Literal[
+    "f1",
+    "f2",
+    "f0.5",
+    "precision",
+    "jaccard",
+    "am",
+    "balanced_accuracy",
+    "gmean",
+    "hmean",
+    "qmean",
+    "gtppr",
+    "mcc",
+    "kappa",
+    "sec",
+    "accuracy",
+]
+"""The same, for type checkers."""
+AnyMetric: TypeAlias = "MetricName | Metric | river_metrics.base.Metric"
+"""What `get_metric` accepts, for type checkers."""
 
 
 def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:

@@ -31,8 +31,7 @@ References
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,7 +46,7 @@ from streamcal._validation import (
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
 from streamcal.decision.exponentials import OutOfReachError
-from streamcal.decision.goals import get_metric
+from streamcal.decision.goals import AnyMetric, get_metric
 from streamcal.decision.metric import Metric
 from streamcal.kernels import confusion
 from streamcal.kernels.confusion import DENOMINATOR, KIND, single
@@ -125,7 +124,7 @@ class Decision(NamedTuple):
 
 def maximize(
     probabilities: ArrayLike,
-    metric: Any = "f1",
+    metric: AnyMetric = "f1",
     *,
     counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
@@ -216,7 +215,7 @@ def _label_likeliest(k: int, p: Vector, ranked: Vector) -> tuple[NDArray[np.bool
 
 def utility_curve(
     probabilities: ArrayLike,
-    metric: Any = "f1",
+    metric: AnyMetric = "f1",
     *,
     counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
@@ -248,7 +247,7 @@ def utility_curve(
 def expected_utility(
     probabilities: ArrayLike,
     labels: ArrayLike,
-    metric: Any = "f1",
+    metric: AnyMetric = "f1",
     *,
     counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
@@ -307,13 +306,9 @@ _METHODS: dict[str, Callable[[Vector, Metric, Vector, float], curves.Curve]] = {
 
 def _methods_for(metric: Metric) -> tuple[str, ...]:
     """Return the exact methods for a metric, the fastest first."""
-    return _GENERAL if metric.spec is None else _methods_for_coded(metric)
-
-
-@cache
-def _methods_for_coded(metric: Metric) -> tuple[str, ...]:
     spec = metric.spec
-    assert spec is not None
+    if spec is None:
+        return _GENERAL
     kind = int(spec[KIND])
     linear = ("leave-one-out",) if curves.linear_in_tp(metric) else ()
     if kind == confusion.FRACTION:

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from river import base, metrics
-from river.base.typing import ClfTarget, FeatureName
+from river import metrics
+from river.base.typing import ClfTarget
 
+from streamcal._routing import AnyClassifier, Features
 from streamcal._validation import as_number, check_count
 from streamcal.decision.classifier import DecisionClassifier
-
-Features = dict[FeatureName, Any]
 
 
 class Released(NamedTuple):
@@ -105,7 +104,7 @@ class MicroBatcher:
 
 def evaluate(
     dataset: Iterable[tuple[Features, ClfTarget]],
-    model: base.Classifier,
+    model: AnyClassifier,
     metric: metrics.base.Metric | Sequence[metrics.base.Metric],
     *,
     batch_size: int = 1,

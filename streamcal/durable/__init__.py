@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.durable.keys import key_of, name_of
     from streamcal.durable.labels import Event, LabelJoin
+    from streamcal.durable.owners import copy_keys, owner
     from streamcal.durable.store import Saved, Store
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "Source",
     "Store",
     "StoreError",
+    "copy_keys",
     "key_of",
     "name_of",
+    "owner",
     "run",
 ]
 
@@ -38,8 +41,10 @@ _HOME = {
     "Source": "engine",
     "Store": "store",
     "StoreError": "errors",
+    "copy_keys": "owners",
     "key_of": "keys",
     "name_of": "keys",
+    "owner": "owners",
     "run": "engine",
 }
 

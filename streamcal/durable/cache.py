@@ -85,6 +85,7 @@ class CalibratorCache:
 
     def __contains__(self, key: Hashable) -> bool:
         self._catch_up()
+        _check(key)
         if key in self.live or key in self.compressed:
             return True
         return self.store is not None and name_of(key) in self.store
@@ -106,9 +107,7 @@ class CalibratorCache:
         """Return the calibrator of a key, live from now on; None if it has none."""
         if self.store is not None and self.store.version != self._version:
             self._catch_up()
-        kinds = map(type, key) if type(key) is tuple else (type(key),)
-        if not _PLAIN.issuperset(kinds):
-            name_of(key)  # or it raises: `Decimal(1)` is no key, though it equals the key 1
+        _check(key)
         calibrator = self.live.get(key)
         if calibrator is None:
             if key in self.compressed:
@@ -237,6 +236,13 @@ class CalibratorCache:
         self._unsaved.clear()
         self._offered.clear()
         self._catch_up()
+
+
+def _check(key: Hashable) -> None:
+    """Raise unless it is a key: `Decimal(1)` is none, though it equals the key 1."""
+    kinds = map(type, key) if type(key) is tuple else (type(key),)
+    if not _PLAIN.issuperset(kinds):
+        name_of(key)
 
 
 def _parameters_of(calibrator: AnyCalibrator) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamcal._state.format import BAD_VALUES
 from streamcal.durable.database import connect, create
 from streamcal.durable.errors import StoreError, errors_of_files
 from streamcal.durable.files import (
@@ -120,7 +121,7 @@ class StoreConnection:
         try:
             database.execute("BEGIN")
             yield database
-        except Exception:
+        except (sqlite3.Error, *BAD_VALUES):
             self._check_stamp()
             raise
         else:

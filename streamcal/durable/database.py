@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamcal.durable.errors import StoreError, errors_of_content
+from streamcal.durable.errors import StoreError, errors_of_content, is_of_system
 from streamcal.durable.files import (
     APPLICATION,
     BESIDE,
@@ -157,10 +157,11 @@ def _remove_log(path: Path) -> None:
     The content of the log is copied to the old file first; names are synced before it is removed.
     """
     if path.exists():
-        with contextlib.suppress(
-            StoreError, sqlite3.Error, OSError
-        ):  # the old file may be anything
+        try:
             connect(path, read_only=False).close()
+        except (StoreError, sqlite3.Error, OSError) as error:  # the old file may be anything
+            if not is_of_system(error):
+                raise
     for ending in BESIDE:
         beside(path, ending).unlink(missing_ok=True)
     sync(path.parent)

@@ -20,6 +20,9 @@ in Kafka, keeps it in the same way:
     source.commit(offset)         returns a token of the position of the event ``offset``
     source.resume(offset, token)  goes to that position; None: the store has none
 
+A source may have ``where(offset)``, which returns where an event of the last batch is, in words for
+an error: "partition 0, offset 1234". Without it the error begins with "event" and the offset.
+
 A position that has moved without events is saved when the run ends. Tokens are JSON. In a store
 that has none yet, the first ones are saved before anything is read.
 
@@ -36,6 +39,7 @@ A `Timeline` of losses is committed with them, for `streamcal watch`.
 
 import copy
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -50,13 +54,12 @@ from streamcal.calibration.segments import AnyCalibrator
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
-from streamcal.durable.labels import Event, LabelJoin
+from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
 from streamcal.durable.waiting import pack_fields
 
-_JOIN = "join"  # the name of the join among the states
 _SOURCE, _SINK = "source", "sink"  # the names of their tokens among the notes
 
 
@@ -68,7 +71,8 @@ class Source(Protocol):
 
     It may also have ``end()``, which returns the offset after the last event that there is now:
     `streamcal watch` then shows how many events are not yet learned. With ``commit`` and ``resume``
-    it keeps a position of its own in the store, see the module.
+    it keeps a position of its own in the store, and with ``where`` it names its events in errors,
+    see the module.
 
     Examples
     --------
@@ -242,10 +246,10 @@ class _Loop:
 
     def take_batch(self, n: int) -> bool:
         """Predict and learn up to ``n`` events; return whether there were any."""
-        events = _as_events(self.read(self.offset, n))
-        if not events:
+        rows = list(self.read(self.offset, n))
+        if not rows:
             return False
-        events, samples = _check(events, self.keyed, self.join)
+        events, samples = _check(rows, self.keyed, self.join, self._where)
         self.at_boundary = False
         if self.join is None:
             values = self.keyed.predict_learn_checked(samples)
@@ -259,6 +263,14 @@ class _Loop:
         self.offset += len(events)
         self.at_boundary = True
         return True
+
+    def _where(self, at: int) -> str:
+        """Return which event is the event ``at`` of this batch."""
+        where = getattr(self.source, "where", None)
+        # A data frame has a `where` of its own.
+        if callable(where) and hasattr(self.source, "read"):
+            return str(where(self.offset + at))
+        return f"event {self.offset + at}"
 
     def _join_batch(
         self, events: list[Event], join: LabelJoin
@@ -297,7 +309,7 @@ class _Loop:
                 )
             states: dict[str, Any] = dict(self.keyed.states())
             if self.join is not None:
-                states[_JOIN] = self.join
+                states[JOIN] = self.join
             self.timeline.updated, self.timeline.end = time.time(), _end_of(self.source)
             states[TIMELINE] = self.timeline
             # The sink comes after all that may raise: it can't take back what it has written.
@@ -322,7 +334,7 @@ def _reader(source: Any) -> Callable[[int, int], Any]:
     if callable(getattr(source, "read", None)):
         read: Callable[[int, int], Any] = source.read
         return read
-    if hasattr(source, "__getitem__"):
+    if hasattr(source, "__getitem__") and not isinstance(source, Mapping):
         return lambda at, n: source[at : at + n]
     if callable(source):
         return _Forward(source).read
@@ -363,26 +375,15 @@ def _end_of(source: Any) -> int | None:
     return len(source) if hasattr(source, "__len__") else None
 
 
-def _as_events(rows: Any) -> list[Event]:
-    """Return the rows that a source has read as events."""
-    events = []
-    for row in rows:
-        try:
-            events.append(Event(*row))
-        except TypeError:
-            raise TypeError(f"an event must be an Event or a tuple like it, got {row!r}") from None
-    return events
-
-
 def _restore_join(join: LabelJoin | None, store: Store) -> None:
     """Give a join the state that the store has, or that of a new join."""
     if join is None:
-        if _JOIN in store:
+        if JOIN in store:
             raise ValueError("`join` must be given: scores and labels wait in the store, got None")
         return
     stored = LabelJoin(join.horizon)
-    if _JOIN in store:
-        stored = LabelJoin.from_bytes(store.get_bytes(_JOIN))
+    if JOIN in store:
+        stored = LabelJoin.from_bytes(store.get_bytes(JOIN))
     if stored.horizon != join.horizon:
         raise ValueError(
             f"`join` must have the store's horizon, {stored.horizon}, got {join.horizon}"
@@ -391,26 +392,87 @@ def _restore_join(join: LabelJoin | None, store: Store) -> None:
 
 
 def _check(
+    rows: list[Any], keyed: KeyedCalibrator, join: LabelJoin | None, where: Callable[[int], str]
+) -> tuple[list[Event], Samples]:
+    """Return the rows as events, and what `KeyedCalibrator.check` returns of them.
+
+    It raises unless all of them can be learned; the error begins with ``where`` of the first one
+    that can't be. Events have the fields of the calibrator only.
+    """
+    try:
+        return _check_events([_as_event(row) for row in rows], keyed, join)
+    except StoreError:
+        raise
+    except (TypeError, ValueError):
+        for at, row in enumerate(rows):
+            if (fault := _fault_of(row, keyed, join)) is not None:
+                text = re.sub("^`scores`", "`score`", str(fault).removesuffix(" at position 0"))
+                raise _kind_of(fault)(f"{where(at)}: {text}") from fault
+        raise  # it is about no event
+
+
+def _kind_of(error: Exception) -> type[TypeError | ValueError]:
+    return TypeError if isinstance(error, TypeError) else ValueError
+
+
+def _fault_of(row: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> Exception | None:
+    """Return why an event can't be learned; None if it can."""
+    try:
+        event = _as_event(row)
+        for name in ("score", "y", "w"):
+            _check_number(name, getattr(event, name))
+        _check_name("key", event.key)
+        if join is not None:
+            _check_name("id", event.id)
+        _check_events([event], keyed, join)
+    except StoreError:
+        raise
+    except (TypeError, ValueError) as error:
+        return error
+    return None
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Raise unless a field of an event is a number."""
+    try:
+        as_vector([value], name, finite=False)
+    except (TypeError, ValueError):
+        unknown = ", or NaN if it is not known" if name == "y" else ""
+        raise TypeError(f"`{name}` must be a number{unknown}, got {value!r}") from None
+
+
+def _check_name(name: str, value: Any) -> None:
+    """Raise unless a field of an event can be a key."""
+    try:
+        name_of(value)
+    except (TypeError, ValueError) as error:
+        raise _kind_of(error)(str(error).replace("`keys`", f"`{name}`", 1)) from None
+
+
+def _as_event(row: Any) -> Event:
+    """Return what a source has read as an event."""
+    try:
+        return Event(*row)
+    except TypeError:
+        raise TypeError(f"must be an Event or a tuple like it, got {row!r}") from None
+
+
+def _check_events(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
 ) -> tuple[list[Event], Samples]:
-    """Return the events, and what `KeyedCalibrator.check` returns of them.
-
-    It raises unless all of them can be learned. Events have the fields of the calibrator only.
-    """
+    """Do what `_check` does; an error does not say of which event it is."""
     scores, y, w, keys, ids, *_ = zip(*events, strict=True)
     if join is None:
-        events = [_with_fields(event, at, keyed.fields) for at, event in enumerate(events)]
+        events = [_with_fields(event, keyed.fields) for event in events]
         return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields))
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
     labelled = ~np.isnan(as_vector(y, "y", finite=False))
     for at, name in enumerate(ids):
         name_of(name)  # or it raises
         if not served[at] and not (labelled[at] and name is not None):
-            raise ValueError(
-                f"an event must have a score, or a label and an id, got {events[at]} at {at}"
-            )
+            raise ValueError(f"must have a score, or a label and an id, got {events[at]}")
     events = [
-        _with_fields(event, at, keyed.fields) if served[at] else event._replace(x=None)
+        _with_fields(event, keyed.fields) if served[at] else event._replace(x=None)
         for at, event in enumerate(events)
     ]
     # A label that comes alone is checked with a score that any calibrator takes.
@@ -418,23 +480,18 @@ def _check(
     return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns)
 
 
-def _with_fields(event: Event, at: int, fields: tuple[str, ...] | None) -> Event:
+def _with_fields(event: Event, fields: tuple[str, ...] | None) -> Event:
     """Return an event with the values of the fields of segments and no others, or raise."""
     if fields is None:
         if event.x is not None:
-            raise TypeError(
-                f"an event must have no `x` unless `calibrator` has segments, got {event} at {at}"
-            )
+            raise TypeError(f"must have no `x` unless `calibrator` has segments, got {event}")
         return event
     if not isinstance(event.x, Mapping):
         raise TypeError(
-            "an event must have `x`, a mapping with the values of the fields"
-            f" {', '.join(map(repr, fields))}, got {event.x!r} at {at}"
+            "must have `x`, a mapping with the values of the fields"
+            f" {', '.join(map(repr, fields))}, got {event.x!r}"
         )
-    try:
-        return event._replace(x=pack_fields({name: event.x.get(name) for name in fields}))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} at {at}") from None
+    return event._replace(x=pack_fields({name: event.x.get(name) for name in fields}))
 
 
 def _columns_of(events: list[Event], fields: tuple[str, ...] | None) -> dict[str, list[Any]] | None:

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamcal._state.format import BAD_VALUES
+
 
 class StoreError(ValueError):
     """A store can't be opened, read or written; the message is one line, the file is unchanged.
@@ -20,6 +22,17 @@ class StoreError(ValueError):
     """
 
 
+def is_of_system(error: BaseException) -> bool:
+    """Return whether an error can be one of the system: an `OSError` of a signal handler is not.
+
+    Examples
+    --------
+    >>> is_of_system(FileNotFoundError(2, "No such file")), is_of_system(TimeoutError("too late"))
+    (True, False)
+    """
+    return not isinstance(error, OSError) or error.errno is not None
+
+
 @contextlib.contextmanager
 def errors_of_files(path: Path, action: str) -> Iterator[None]:
     """Turn errors of the file system and of SQLite into a `StoreError`: "can't be ``action``"."""
@@ -28,6 +41,8 @@ def errors_of_files(path: Path, action: str) -> Iterator[None]:
     except UnicodeDecodeError as error:  # SQLite's message would contain the damaged name
         raise StoreError(f"{path} is damaged or no store: {error}") from error
     except (sqlite3.Error, OSError, MemoryError, OverflowError) as error:
+        if not is_of_system(error):
+            raise
         # The rest of this message is the damaged text.
         if str(error).startswith("Could not decode to UTF-8"):
             raise StoreError(f"{path} is damaged: text that is no UTF-8") from error
@@ -45,9 +60,9 @@ def errors_of_content(path: Path) -> Iterator[None]:
     """Turn errors of checks of the content of a file into a `StoreError`."""
     try:
         yield
-    except (StoreError, sqlite3.Error, OSError, MemoryError, UnicodeDecodeError):
+    except (StoreError, MemoryError, UnicodeDecodeError):
         raise
-    except Exception as error:
+    except BAD_VALUES as error:
         raise StoreError(f"{path} is damaged: {error}") from error
 
 

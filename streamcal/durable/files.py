@@ -15,12 +15,12 @@ import os
 import sqlite3
 import stat
 import sys
-import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamcal.durable.errors import StoreError
+from streamcal._locked import new_mutex
+from streamcal.durable.errors import StoreError, is_of_system
 
 APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
 PARTIAL = ".partial"  # follows the name of a database until the database is complete
@@ -42,7 +42,7 @@ _BESIDE_LOCK = {"": (), "-wal": (), "-journal": _JOURNAL}
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
 _open_databases: "weakref.WeakSet[OpenDatabase]" = weakref.WeakSet()
-_opening = threading.RLock()  # held while the beginning of a file is read
+_opening = new_mutex()  # held while the beginning of a file is read
 
 
 class OpenDatabase(sqlite3.Connection):
@@ -65,7 +65,9 @@ class OpenDatabase(sqlite3.Connection):
 def _device_and_inode(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except OSError:
+    except OSError as error:
+        if not is_of_system(error):
+            raise
         return None
     return status.st_dev, status.st_ino
 
@@ -98,7 +100,9 @@ def is_store(path: Path) -> bool:
     """
     try:
         head = _read_head(path, path) if path.is_file() else b""
-    except OSError:
+    except OSError as error:
+        if not is_of_system(error):
+            raise
         return False
     return head is None or head.startswith(_SQLITE)
 

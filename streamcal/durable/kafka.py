@@ -60,9 +60,77 @@ _OWN = {"auto.offset.reset": "error", "enable.auto.commit": False, "enable.parti
 _FIXED = {*_OWN, "default.topic.config"}
 # The sink reads with both isolation levels, and is told where its messages are.
 _FIXED_IN_SINK = _FIXED | {"isolation.level", "delivery.report.only.error"}
+# Settings that librdkafka ignores in the clients of the other kind, with a warning for each.
+_OF_CONSUMERS = {
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "consume.callback.max.messages",
+    "coordinator.query.interval.ms",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "offset.store.method",
+    "offset.store.path",
+    "offset.store.sync.interval.ms",
+    "on_commit",
+    "partition.assignment.strategy",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "session.timeout.ms",
+    "share.acknowledgement.mode",
+}
+_OF_PRODUCERS = {
+    "acks",
+    "batch.num.messages",
+    "batch.size",
+    "compression.codec",
+    "compression.level",
+    "compression.type",
+    "delivery.report.only.error",
+    "delivery.timeout.ms",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "linger.ms",
+    "message.send.max.retries",
+    "message.timeout.ms",
+    "on_delivery",
+    "partitioner",
+    "produce.offset.report",
+    "queue.buffering.backpressure.threshold",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.ms",
+    "queuing.strategy",
+    "request.required.acks",
+    "request.timeout.ms",
+    "retries",
+    "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms",
+    "transactional.id",
+}
 _MOST_PARTITION = 2**31 - 1  # an int32 in the protocol
 _MOST_SECONDS = 2_000_000  # librdkafka has milliseconds in an int
 _MOST_MESSAGES = 10_000  # that are taken at a time; `consume` makes an array of this length first
+_SERVERS = "metadata.broker.list"  # another name for bootstrap.servers
+_MOST_OF_KEY = 100  # characters of a message's key that an error shows
 _RUN, _EVENT = "streamcal-run", "streamcal-event"  # headers: which run has written, of which event
 
 
@@ -72,16 +140,18 @@ class KafkaSource:
     Parameters
     ----------
     config : mapping
-        Settings of a consumer of confluent-kafka, at least ``bootstrap.servers``.
-        ``isolation.level`` is ``read_committed`` by default. Settings of commits and resets of
-        offsets are refused: the store has the position.
+        Settings of a consumer of confluent-kafka, at least ``bootstrap.servers``. Those of
+        producers are ignored, so a `KafkaSink` may have the same. ``isolation.level`` is
+        ``read_committed`` by default. Settings of commits and resets of offsets are refused: the
+        store has the position.
     topic : str
         The topic.
     decode : callable
         Gets a ``confluent_kafka.Message`` and returns its `Event`, or None to skip the message.
         It must return the same for the same message each time.
-    partition : int
-        The partition. See the module: why one.
+    partition : int, optional
+        The partition. None: the only one of the topic; a topic that has more is refused. See the
+        module: why one.
     start : int, optional
         The Kafka offset where a new store starts; None: the first message of the partition. A store
         that has a position starts there.
@@ -101,11 +171,16 @@ class KafkaSource:
 
     Notes
     -----
-    `run` calls `resume`, `read`, `commit` and `end`. They raise RuntimeError, which names the
-    topic and the partition, if brokers do not answer, if the topic does not exist, or if the
-    partition does not have the position: because of its retention time, or because the topic was
-    made again. A topic that was made again and already has more messages is not noticed: use a new
-    store for it. `read` raises ValueError, with the offset of the message, if ``decode`` fails.
+    `run` calls `resume`, `read`, `where`, `commit` and `end`. They raise RuntimeError, which names
+    the topic and the partition, if brokers do not answer, if the topic or the partition does not
+    exist, or if the partition does not have the position: because of its retention time, or because
+    the topic was made again. A topic that was made again and already has more messages is not
+    noticed: use a new store for it. `resume` raises ValueError if a topic has several partitions
+    and ``partition`` is None.
+
+    What ``decode`` raises is raised, with a note that names topic, partition, offset and key of the
+    message. So does the error for an event that can't be learned. Every further run stops there,
+    too, until ``decode`` returns None for this message, or an event that can be learned.
 
     Examples
     --------
@@ -127,7 +202,7 @@ class KafkaSource:
     >>> folder = tempfile.TemporaryDirectory()
     >>> with (
     ...     Store(pathlib.Path(folder.name, "run.db")) as store,
-    ...     KafkaSource(config, "scores", decode) as source,
+    ...     KafkaSource(config, "scores", decode, partition=0) as source,
     ... ):
     ...     run(source, IsotonicCalibrator(), lambda at, p: print(at, p.round(2)), store)
     ...     store.notes["source"]
@@ -143,12 +218,13 @@ class KafkaSource:
         topic: str,
         decode: Callable[["Message"], Event | tuple[Any, ...] | None],
         *,
-        partition: int = 0,
+        partition: int | None = None,
         start: int | None = None,
         wait: float | None = None,
         timeout: float = 30.0,
     ) -> None:
         _check_callable(decode, "decode")
+        check_count(partition, "partition", least=0, most=_MOST_PARTITION, optional=True)
         if start is not None:
             check_count(start, "start", least=0)
         if wait is not None:
@@ -165,6 +241,7 @@ class KafkaSource:
 
     def resume(self, offset: int, token: dict[str, Any] | None) -> None:
         """Go to the position of the event ``offset``, from a token of `commit`."""
+        self._partition.find(self._consumer)
         low, high = self._partition.watermarks(self._consumer)
         if token is not None:
             self._partition.check(token, "source")
@@ -223,6 +300,10 @@ class KafkaSource:
         found: Message = self._messages[at]
         return found
 
+    def where(self, offset: int) -> str:
+        """Return the place of an event of the last batch: topic, partition, offset and key."""
+        return self._partition.place_of(self.message(offset))
+
     def end(self) -> int:
         """Return the offset after the last event that there is now, as far as is known.
 
@@ -255,12 +336,16 @@ class KafkaSource:
     def _as_event(self, message: "Message") -> Event | None:
         try:
             event = self._decode(message)
+        except Exception as error:  # of any kind, and not only because of the message
+            error.add_note(f"`decode` failed for {self._partition.place_of(message)}")
+            raise
+        try:
             return None if event is None else Event(*event)
-        except Exception as error:
-            raise ValueError(
-                f"`decode` must return an Event or None, but for {self._partition} at offset"
-                f" {message.offset()} it failed: {error!r}"
-            ) from error
+        except TypeError:
+            raise TypeError(
+                f"`decode` must return an Event or None, got {event!r} for"
+                f" {self._partition.place_of(message)}"
+            ) from None
 
 
 class KafkaSink:
@@ -270,7 +355,8 @@ class KafkaSink:
     ----------
     config : mapping
         Settings of a producer of confluent-kafka: ``bootstrap.servers``, and a
-        ``transactional.id`` that no other process has and each restart has again. The sink sets
+        ``transactional.id`` that no other process has and each restart has again. Those of
+        consumers are ignored, so a `KafkaSource` may have the same. The sink sets
         ``isolation.level`` and ``delivery.report.only.error`` itself.
     topic : str
         The topic, which must exist.
@@ -337,6 +423,7 @@ class KafkaSink:
         if not config.get("transactional.id"):
             raise ValueError(f"`config` must have a transactional.id, got {sorted(config)}")
         _check_callable(encode, "encode")
+        check_count(partition, "partition", least=0, most=_MOST_PARTITION)
         self._encode = encode
         self._producer: Any = None
         self._run = ""
@@ -361,10 +448,12 @@ class KafkaSink:
             self._partition.check(token, "sink")
         self._token = self._failure = self._producer = None
         producer = self._partition.producer()
-        with self._partition.named_errors():
-            producer.init_transactions(self._partition.timeout)  # aborts that of a killed process
-        # A transaction of another writer may be open: what is before this end is waited for.
         with contextlib.closing(self._partition.consumer("read_uncommitted")) as consumer:
+            self._partition.find(consumer)
+            with self._partition.named_errors():
+                # This aborts the transaction of a killed process.
+                producer.init_transactions(self._partition.timeout)
+            # A transaction of another writer may be open: what is before this end is waited for.
             low, end = self._partition.watermarks(consumer)
         if token is None:
             token = self._partition.token(offset=end, run=uuid.uuid4().hex)
@@ -385,7 +474,7 @@ class KafkaSink:
                 self._waiting = []  # before an interrupt can make `run` commit them again
             except BaseException as error:
                 self._failure = error
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(RuntimeError), self._partition.named_errors():
                     self._producer.abort_transaction(self._partition.timeout)
                 raise
         self._token = self._partition.token(offset=self._position, run=self._run)
@@ -467,7 +556,7 @@ class _Partition:
         self,
         config: Mapping[str, Any],
         topic: str,
-        partition: int,
+        partition: int | None,
         timeout: float,
         fixed: Set[str] = _FIXED,
     ) -> None:
@@ -483,11 +572,11 @@ class _Partition:
             raise ValueError(f"`config` must have no empty group.id, got {config['group.id']!r}")
         if not isinstance(topic, str):
             raise TypeError(f"`topic` must be a str, got {topic!r}")
-        check_count(partition, "partition", least=0, most=_MOST_PARTITION)
         _check_seconds(timeout, "timeout")
         self._kafka: Any = confluent_kafka
-        self._config, self._topic, self._partition = dict(config), topic, int(partition)
-        self.timeout = timeout
+        self._config, self._topic, self.timeout = dict(config), topic, timeout
+        self._is_only = partition is None
+        self._partition = 0 if partition is None else int(partition)
 
     def __str__(self) -> str:
         return f"{self._topic}[{self._partition}]"
@@ -503,13 +592,17 @@ class _Partition:
 
     def consumer(self, isolation: str) -> Any:
         """Return a consumer, with an isolation level by default."""
-        own = {key: value for key, value in self._config.items() if key != "transactional.id"}
+        own = self._settings_without(_OF_PRODUCERS)
         defaults = {"group.id": "streamcal", "isolation.level": isolation}
         return self._client(self._kafka.Consumer, {**defaults, **own, **_OWN})
 
     def producer(self) -> Any:
         """Return a producer."""
-        return self._client(self._kafka.Producer, self._config)
+        return self._client(self._kafka.Producer, self._settings_without(_OF_CONSUMERS))
+
+    def _settings_without(self, others: Set[str]) -> dict[str, Any]:
+        """Return the settings but for those of clients of the other kind."""
+        return {key: value for key, value in self._config.items() if key not in others}
 
     def _client(self, make: Any, settings: dict[str, Any]) -> Any:
         try:
@@ -532,6 +625,33 @@ class _Partition:
                 raise
             first = f" ({about[0]})" if about else ""
             raise RuntimeError(f"{self}: {_text(cause)}{first}") from error
+
+    def find(self, consumer: Any) -> None:
+        """Raise unless brokers answer and the topic has the partition, and no other if None."""
+        try:
+            topics = consumer.list_topics(self._topic, timeout=self.timeout).topics
+        except self._kafka.KafkaException as error:
+            servers = self._config.get("bootstrap.servers", self._config.get(_SERVERS))
+            raise RuntimeError(f"{self}: no answer from {servers}: {_text(error)}") from error
+        found = topics[self._topic]
+        if found.error is not None:
+            raise RuntimeError(f"{self}: {found.error.str()}")
+        n_partitions = len(found.partitions)
+        if self._is_only and n_partitions > 1:
+            raise ValueError(
+                f"`partition` must be an int from 0 to {n_partitions - 1}, since the topic"
+                f" {self._topic} has {n_partitions} partitions, got None"
+            )
+        if self._partition not in found.partitions:
+            raise RuntimeError(f"{self}: unknown partition, the topic has {n_partitions}")
+
+    def place_of(self, message: Any) -> str:
+        """Return the topic, partition, offset and key of a message in words."""
+        key = repr(message.key())
+        if len(key) > _MOST_OF_KEY:
+            key = f"{key[:_MOST_OF_KEY]}…"
+        offset = message.offset()
+        return f"topic {self._topic}, partition {self._partition}, offset {offset}, key {key}"
 
     def watermarks(self, consumer: Any, cached: bool = False) -> tuple[int, int]:
         """Return the Kafka offsets of the first message and after the last one."""

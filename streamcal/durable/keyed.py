@@ -17,6 +17,7 @@ from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCali
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
+from streamcal.kernels.exclusive import no_fork
 
 Vector = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
@@ -85,7 +86,8 @@ class KeyedCalibrator(Locked):
 
     Threads may share it: each call is atomic, and the others wait.
 
-    Predicting changes nothing that is learned; it may evict a calibrator.
+    Predicting changes nothing that is learned; it may evict a calibrator. `predict_one` and
+    `snapshot` leave a burst of a `HedgedCalibrator` open; `serve_one` closes it.
 
     If others save to the store under the same keys, their states are read when a key is next used.
     Samples of such a key that were learned here and not saved can't be added to them: all calls
@@ -178,7 +180,10 @@ class KeyedCalibrator(Locked):
         """
         given = self._check_x(x)
         with self._mutex:
-            value: float = self._find_or_fresh(key).predict_one(*given, score)
+            calibrator = self._find_or_fresh(key)
+            if isinstance(calibrator, HedgedCalibrator):
+                calibrator = calibrator._without_burst()  # its prediction would close one
+            value: float = calibrator.predict_one(*given, score)
             return value
 
     def serve_one(
@@ -186,13 +191,21 @@ class KeyedCalibrator(Locked):
     ) -> tuple[float, OwnTicket | None]:
         """Return `predict_one`, and the ticket to pass back with the label.
 
-        A `HedgedCalibrator` and a `SegmentCalibrator` make tickets; others return None.
+        A `HedgedCalibrator` and a `SegmentCalibrator` make tickets; others return None. If this
+        closes a burst (see `HedgedCalibrator`), the state of the key has changed and must be saved.
         """
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
             served: tuple[float, OwnTicket | None]
-            if self._makes_tickets(calibrator):
+            if _has_open_burst(calibrator):
+                try:
+                    served = calibrator.serve_one(score)
+                    self._cache.changed(key, calibrator)
+                except BaseException:
+                    self._cache.changed_in_part(key)
+                    raise
+            elif self._makes_tickets(calibrator):
                 served = calibrator.serve_one(*given, score)
             else:
                 served = calibrator.predict_one(*given, score), None
@@ -359,7 +372,7 @@ class KeyedCalibrator(Locked):
         """Predict and learn samples, those of each key in one call."""
         groups, *columns = samples
         values = np.empty(len(samples.scores))
-        with self._mutex:
+        with self._mutex, no_fork:
             for key, at in groups.items():
                 of_key: list[Any] = [None if column is None else column[at] for column in columns]
                 values[at] = self._predict_learn_key(key, *of_key)
@@ -369,12 +382,13 @@ class KeyedCalibrator(Locked):
         self, key: Hashable, scores: Vector, y: Vector, w: Vector, hashes: Hashes | None
     ) -> Vector:
         calibrator = self._find_or_make(key)
+        closes = _has_open_burst(calibrator)
         try:
             if hashes is None:
                 values = predict_learn_known(calibrator, scores, y, w)
             else:
                 values = calibrator._predict_learn_read(hashes, scores, y, w)
-            if not np.isnan(y).all():
+            if closes or not np.isnan(y).all():
                 self._cache.changed(key, calibrator)
         except BaseException:
             self._cache.changed_in_part(key)
@@ -454,5 +468,10 @@ class KeyedCalibrator(Locked):
             self.saved()
 
     def __repr__(self) -> str:
-        held = f"{self.n_live} live, {self.n_compressed} compressed"
-        return f"KeyedCalibrator({len(self)} keys, {held})"
+        stored = "" if self.store is None else f", store={self.store!r}"
+        return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
+
+
+def _has_open_burst(calibrator: AnyCalibrator) -> bool:
+    """Return whether the next prediction of a calibrator changes its state."""
+    return isinstance(calibrator, HedgedCalibrator) and calibrator._has_open_burst()

@@ -28,6 +28,9 @@ from streamcal.calibration.tickets import Ticket
 from streamcal.durable.keys import name_of
 from streamcal.durable.waiting import pack_fields, unpack_fields
 
+JOIN = "join"
+"""The name of a run's join among the states of its store."""
+
 
 class Event(NamedTuple):
     """A sample of a stream, or one half of it.

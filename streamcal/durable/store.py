@@ -26,12 +26,12 @@ store left it. Through a link, the store and its lock are those of the link's ta
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
+from streamcal._locked import new_mutex
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
 from streamcal.durable.connection import StoreConnection
@@ -138,10 +138,11 @@ class Store:
         self.path = Path(path)
         self.read_only = read_only
         self._connection = StoreConnection(self.path, read_only)
-        self._mutex = threading.RLock()
+        self._mutex = new_mutex()
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
+        self._moment: tuple[Connection, Head] | None = None  # inside of `reading`
         try:
             with errors_of_files(self.path, "opened"):
                 self._connection.open()
@@ -215,18 +216,62 @@ class Store:
         A writer keeps its own head if the file has that of another writer, so that `save` refuses;
         with ``accept`` it takes that over.
         """
-        with (
-            self._mutex,
-            errors_of_files(self.path, "read"),
-            errors_of_content(self.path),
-            self._connection.reading() as database,
-        ):
+        with self._mutex, errors_of_files(self.path, "read"), errors_of_content(self.path):
+            if self._moment is not None:
+                self._connection.connected()  # or it raises
+                yield self._moment
+                return
+            with self._at_this_moment(accept) as moment:
+                yield moment
+
+    @contextlib.contextmanager
+    def _at_this_moment(self, accept: bool) -> Iterator[tuple[Connection, Head]]:
+        """Begin to read; see `_reading`."""
+        with self._connection.reading() as database:
             head = read_head(database, self._head)
             if accept or self.read_only or head.digest == self._pending:
                 self._version += head.combined != self._head.combined
                 self._head = head
             self._pending = None
             yield database, head
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Return a context manager inside which all reads see the store as one `save` left it.
+
+        Without it each read sees the last `save`. It is for a store that is opened with
+        ``read_only=True``. Other threads wait to read from it meanwhile; writers don't, but their
+        log grows.
+
+        Raises
+        ------
+        StoreError
+            If the store is not read-only, or can't be read.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from streamcal import PlattCalibrator
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name, "run.db")
+        >>> with Store(path) as store:
+        ...     store.save({"shop": PlattCalibrator()}, 120)
+        ...     with Store(path, read_only=True) as reader, reader.reading():
+        ...         store.save({}, 130, forget=["shop"])
+        ...         reader.offset, reader.keys()
+        (120, ['shop'])
+        >>> folder.cleanup()
+        """
+        if not self.read_only:
+            raise StoreError(
+                f"{self.path} was opened to be written: `reading` needs read_only=True"
+            )
+        with self._mutex, contextlib.ExitStack() as stack:
+            if self._moment is None:
+                with errors_of_files(self.path, "read"), errors_of_content(self.path):
+                    self._moment = stack.enter_context(self._at_this_moment(False))
+                stack.callback(setattr, self, "_moment", None)
+            yield
 
     # States --------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ as the offset and the calibrators. It does not affect what is learned.
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
+from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from streamcal._state import (
     require,
 )
 from streamcal._validation import MOST_COUNT
+from streamcal._whole import Step, do_all
 
 TIMELINE = "timeline"
 """The name of the record among the states."""
@@ -102,41 +105,33 @@ class Timeline(Stateful):
     def add(self, ends: Vector, raw: Vector, calibrated: Vector, y: Vector, now: float) -> None:
         """Add labelled samples: offsets after them, scores, served values and labels."""
         samples = np.column_stack([raw, calibrated, y])
-        self.recent = np.concatenate([self.recent, samples])[-RECENT:]
+        recent = np.concatenate([self.recent, samples])[-RECENT:]
         numbers = np.column_stack([np.ones(len(samples)), samples[:, 2] == 1.0, _losses(samples)])
+        closed, period = list(self._closed), self._open.copy()
         while len(numbers):
-            n = min(LENGTH - int(self._open[2]), len(numbers))
+            n = min(LENGTH - int(period[2]), len(numbers))
             # One after the other, so that sums do not depend on the batches.
-            self._open[2:] = np.cumsum(np.vstack([self._open[2:], numbers[:n]]), axis=0)[-1]
-            self._open[:2] = ends[n - 1], now
+            period[2:] = np.cumsum(np.vstack([period[2:], numbers[:n]]), axis=0)[-1]
+            period[:2] = ends[n - 1], now
             ends, numbers = ends[n:], numbers[n:]
-            if self._open[2] == LENGTH:
-                self._close()
-
-    def _close(self) -> None:
-        """Begin a new period; merge old ones if there are too many."""
-        self._closed.append(self._open)
-        self._open = np.zeros(6)
-        length = LENGTH
-        while True:
-            same = [i for i, period in enumerate(self._closed) if period[2] == length]
-            if len(same) <= KEEP:
-                return
-            older, newer = self._closed[same[0]], self._closed[same[1]]
-            merged = np.concatenate([newer[:2], older[2:] + newer[2:]])
-            self._closed[same[0] : same[1] + 1] = [merged]
-            length *= 2
+            if period[2] == LENGTH:
+                _close(closed, period)
+                period = np.zeros(6)
+        # Only now, so that an exception finds all or nothing.
+        self.recent, self._closed, self._open = recent, closed, period
 
     def remember(self, name: Hashable, at: int, value: float, horizon: int) -> None:
         """Remember the value served for a score whose label will come within ``horizon`` events.
 
         If `MOST_WAITING` values wait already, it is not remembered, and the sample is not counted.
         """
-        self._served.pop(name, None)
-        while self._served and next(iter(self._served.values()))[0] <= at - horizon:
-            self._served.popitem(last=False)
-        if len(self._served) < MOST_WAITING:
-            self._served[name] = at, value
+        waiting = ((other, since) for other, (since, _) in self._served.items() if other != name)
+        old = [other for other, _ in takewhile(lambda each: each[1] <= at - horizon, waiting)]
+        steps: list[Step] = [partial(self._served.pop, other, None) for other in (*old, name)]
+        n_left = len(self._served) - len(old) - (name in self._served)
+        if n_left < MOST_WAITING:
+            steps.append(partial(self._served.__setitem__, name, (at, value)))
+        do_all(*steps)
 
     def recall(self, name: Hashable) -> float:
         """Return the value that was served under a name and forget it; NaN if it is unknown."""
@@ -186,6 +181,20 @@ def _losses(samples: NDArray[np.float64]) -> NDArray[np.float64]:
         for p in (raw, calibrated)
     ]
     return np.column_stack(losses)
+
+
+def _close(closed: list[Vector], period: Vector) -> None:
+    """Add a period to those that are closed; merge old ones if there are too many."""
+    closed.append(period)
+    length = LENGTH
+    while True:
+        same = [i for i, each in enumerate(closed) if each[2] == length]
+        if len(same) <= KEEP:
+            return
+        older, newer = closed[same[0]], closed[same[1]]
+        merged = np.concatenate([newer[:2], older[2:] + newer[2:]])
+        closed[same[0] : same[1] + 1] = [merged]
+        length *= 2
 
 
 def _check_periods(periods: NDArray[np.float64]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from streamcal._frames import is_na
 from streamcal._state import require
+from streamcal._validation import is_na
 
 
 def pack_fields(x: Any) -> dict[str, Any] | None:

@@ -28,6 +28,8 @@ from streamcal._validation import SMALLEST, check_choice
 from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
+    Interpolation,
+    Outside,
     Staircase,
     as_samples,
     as_stack,
@@ -43,7 +45,7 @@ def blocks_of(
     y: ArrayLike,
     w: ArrayLike | None = None,
     *,
-    loss: str | losses.Loss = "squared",
+    loss: losses.MeanLossName | losses.Loss = "squared",
 ) -> NDArray[np.float64]:
     """Return the blocks of the staircase of some samples.
 
@@ -86,9 +88,9 @@ def pool_samples(
 def fit_blocks(
     blocks: ArrayLike,
     *,
-    loss: str | losses.Loss = "squared",
-    interpolation: str = "linear",
-    outside: str = "clip",
+    loss: losses.MeanLossName | losses.Loss = "squared",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
 ) -> Staircase:
     """Return the staircase of the samples in some blocks; O(n_blocks log n_blocks).
 

@@ -24,7 +24,7 @@ from streamcal import losses
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import as_weights
-from streamcal.isotonic.staircase import Staircase, describe_blocks
+from streamcal.isotonic.staircase import Interpolation, Outside, Staircase, describe_blocks
 from streamcal.kernels import pav
 from streamcal.kernels.threshold_decomposition import greatest_quantiles
 from streamcal.losses._minimiser import Minimiser, find_minimiser
@@ -74,13 +74,13 @@ class ConvexBlocks(Locked):
             in_order = pav.order_of(samples[0]) != pav.UNSORTED and samples[0, 0] >= self.last
             return bool(in_order) and self._add_in_order(samples)
 
-    def predict(self, score: float, interpolation: str) -> float | None:
+    def predict(self, score: float, interpolation: Interpolation) -> float | None:
         """Return the value at a score, or None without any sample."""
         if not self._size:
             return None
         return float(self._fit()(score, interpolation=interpolation))
 
-    def staircase(self, interpolation: str, outside: str) -> Staircase:
+    def staircase(self, interpolation: Interpolation, outside: Outside) -> Staircase:
         """Return the staircase of all samples, at least one."""
         return replace(self._fit(), interpolation=interpolation, outside=outside)
 

@@ -7,7 +7,13 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal.isotonic._sums import check_sums, statistic_range
-from streamcal.isotonic.staircase import Staircase, from_stack, weighted_statistics
+from streamcal.isotonic.staircase import (
+    Interpolation,
+    Outside,
+    Staircase,
+    from_stack,
+    weighted_statistics,
+)
 from streamcal.kernels import pav
 from streamcal.losses import MeanLoss
 
@@ -49,7 +55,7 @@ class MeanBlocks:
         sums = weighted_statistics(y, w, self._loss)
         return self._stack.extend(scores, w, sums, *self._statistics)
 
-    def predict(self, score: float, interpolation: str) -> float | None:
+    def predict(self, score: float, interpolation: Interpolation) -> float | None:
         """Return the value at a score, or None without any sample."""
         found = self._stack.find(score, interpolation == "centered")
         if found is None:
@@ -65,7 +71,7 @@ class MeanBlocks:
         mean = min(max(mean, least), most)
         return mean if self._mean_is_value else float(self._loss.link(mean))
 
-    def staircase(self, interpolation: str, outside: str) -> Staircase:
+    def staircase(self, interpolation: Interpolation, outside: Outside) -> Staircase:
         """Return the staircase of all samples, at least one."""
         return from_stack(self._stack, self._loss, interpolation, outside)
 

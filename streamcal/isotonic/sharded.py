@@ -25,7 +25,14 @@ from streamcal import losses
 from streamcal._pool import Pool, check_pool, run_in, size_of
 from streamcal._validation import as_vector, as_weights, check_choice, check_count, check_no_mask
 from streamcal.isotonic.blocks import fit_blocks, pool_samples
-from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase, as_samples
+from streamcal.isotonic.staircase import (
+    INTERPOLATIONS,
+    OUTSIDE,
+    Interpolation,
+    Outside,
+    Staircase,
+    as_samples,
+)
 
 Column: TypeAlias = "ArrayLike | os.PathLike[str]"
 Shard: TypeAlias = "Sequence[Column]"
@@ -36,9 +43,9 @@ _SAMPLED = 4096  # at most this many scores of a shard determine the cut points
 def isotonic_fit_sharded(
     shards: Sequence[Shard],
     *,
-    loss: str | losses.Loss = "squared",
-    interpolation: str = "linear",
-    outside: str = "clip",
+    loss: losses.MeanLossName | losses.Loss = "squared",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
     pool: Pool | None = None,
     n_ranges: int | None = None,
 ) -> Staircase:

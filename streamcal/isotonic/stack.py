@@ -27,6 +27,8 @@ from streamcal.isotonic.mean_stack import MeanBlocks
 from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
+    Interpolation,
+    Outside,
     Staircase,
     check_samples,
     label_range,
@@ -74,7 +76,10 @@ scores in any order
     """
 
     def __init__(
-        self, loss: str | losses.Loss = "squared", *, interpolation: str = "linear"
+        self,
+        loss: losses.LossName | losses.Loss = "squared",
+        *,
+        interpolation: Interpolation = "linear",
     ) -> None:
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         self.loss = loss
@@ -162,7 +167,7 @@ scores in any order
         value = self._blocks.predict(x, self.interpolation)
         return self._loss.z_range.clip(x) if value is None else value
 
-    def staircase(self, *, outside: str = "clip") -> Staircase:
+    def staircase(self, *, outside: Outside = "clip") -> Staircase:
         """Return a copy of the current staircase; O(n_blocks).
 
         Raises

@@ -8,7 +8,7 @@ Inference under Order Restrictions*, 1972). `isotonic_fit` computes it for a bat
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,10 @@ from streamcal import losses
 from streamcal._validation import as_vector, as_weights, check_choice, check_same_length
 from streamcal.kernels import pav
 
-INTERPOLATIONS = ("step", "linear", "centered")
-OUTSIDE = ("clip", "nan")
+Interpolation = Literal["step", "linear", "centered"]
+INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
+Outside = Literal["clip", "nan"]
+OUTSIDE: tuple[Outside, ...] = get_args(Outside)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,8 +80,8 @@ class Staircase:
     values: NDArray[np.float64]
     weights: NDArray[np.float64]
     centers: NDArray[np.float64]
-    interpolation: str = "linear"
-    outside: str = "clip"
+    interpolation: Interpolation = "linear"
+    outside: Outside = "clip"
 
     def __post_init__(self) -> None:
         check_choice(self.interpolation, "interpolation", INTERPOLATIONS)
@@ -110,16 +112,28 @@ class Staircase:
 
     @overload
     def __call__(
-        self, scores: float, *, interpolation: str | None = None, outside: str | None = None
+        self,
+        scores: float,
+        *,
+        interpolation: Interpolation | None = None,
+        outside: Outside | None = None,
     ) -> float: ...
 
     @overload
     def __call__(
-        self, scores: ArrayLike, *, interpolation: str | None = None, outside: str | None = None
+        self,
+        scores: ArrayLike,
+        *,
+        interpolation: Interpolation | None = None,
+        outside: Outside | None = None,
     ) -> Any: ...
 
     def __call__(
-        self, scores: ArrayLike, *, interpolation: str | None = None, outside: str | None = None
+        self,
+        scores: ArrayLike,
+        *,
+        interpolation: Interpolation | None = None,
+        outside: Outside | None = None,
     ) -> Any:
         """Return the values at ``scores``; O(log n_blocks) each.
 
@@ -160,9 +174,9 @@ def isotonic_fit(
     y: ArrayLike,
     w: ArrayLike | None = None,
     *,
-    loss: str | losses.Loss = "squared",
-    interpolation: str = "linear",
-    outside: str = "clip",
+    loss: losses.MeanLossName | losses.Loss = "squared",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
 ) -> Staircase:
     """Return the non-decreasing map of scores that minimises the total loss.
 
@@ -221,7 +235,8 @@ def as_stack(
     """Return the stack of one or more samples in any order."""
     stack = pav.Stack.of(x, weights, sums)
     if stack is None:
-        by_score = np.argsort(as_vector(x, "scores"))  # ties are summed, in whatever order
+        x = as_vector(np.array(x), "scores")  # a copy: another thread may write to the scores
+        by_score = np.argsort(x)  # ties are summed, in whatever order
         weights = None if weights is None else weights[by_score]
         stack = pav.Stack.of(x[by_score], weights, sums[by_score])
         assert stack is not None
@@ -279,7 +294,7 @@ def label_range(loss: losses.Loss) -> tuple[float, float] | None:
 
 
 def from_stack(
-    stack: pav.Stack, loss: losses.MeanLoss, interpolation: str, outside: str
+    stack: pav.Stack, loss: losses.MeanLoss, interpolation: Interpolation, outside: Outside
 ) -> Staircase:
     """Return the staircase of a stack, which is not changed."""
     blocks, finite = stack.describe()

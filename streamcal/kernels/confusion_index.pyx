@@ -33,7 +33,7 @@ from streamcal.kernels.score_index cimport (
     is_chunk,
 )
 
-from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.exclusive import no_collection, no_fork
 
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**64
@@ -103,7 +103,7 @@ cdef class ConfusionIndex(ScoreIndex):
         """Learn samples, none of which is refused, in the order given."""
         cdef Py_ssize_t i
         check_lengths(scores, y, w)
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             for i in range(scores.shape[0]):
                 self.learn_sample(scores[i], y[i], w[i])
 

@@ -48,6 +48,9 @@ import numpy as np
 
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.isotonic cimport IsotonicRegression
+from streamcal.kernels.score_index cimport can_be_learned
+
+from streamcal.kernels.exclusive import no_fork
 
 # The ranges that ``scale`` and ``count`` are kept in.
 LEAST_SCALE, MOST_COUNT = 2.0**-10, 2.0**50
@@ -264,21 +267,23 @@ cdef class CuSum(Exclusive):
     def learn_many(self, features, const double[:, ::1] X, list labels, const double[::1] w):
         """Learn samples in order, one for each row of ``X``; unknown labels are added."""
         cdef Py_ssize_t n = X.shape[0]
-        self.acquire()
-        try:
-            self.read_names(features)
-            self.make_room(self.n_unknown)
-            self.make_ring_room(n)
-            self.assign_rows()
-            self.learn_stretches(X, labels, w, np.empty(n, np.intp))
-        finally:
-            self.release()
+        with no_fork:
+            self.acquire()
+            try:
+                self.read_names(features)
+                self.make_room(self.n_unknown)
+                self.make_ring_room(n)
+                self.assign_rows()
+                self.learn_stretches(X, labels, w, np.empty(n, np.intp))
+            finally:
+                self.release()
 
     cdef int learn_stretches(
         self, const double[:, ::1] X, list labels, const double[::1] w, Py_ssize_t[::1] ranks
     ) except -1:
         """Learn runs of samples; each run but the first begins with an unknown label."""
         cdef Py_ssize_t i, start = 0, stop, n = X.shape[0]
+        cdef double weight
         while start < n:
             if labels[start] not in self.ranks:
                 self.insert(labels[start])
@@ -291,7 +296,9 @@ cdef class CuSum(Exclusive):
                 stop += 1
             with nogil:
                 for i in range(start, stop):
-                    self.learn_row(self.row_of(X, i), ranks[i], w[i], i >= n - self.window, 0)
+                    weight = w[i]
+                    if self.copy_row(X, i) and can_be_learned(0.0, weight):
+                        self.learn_row(self.values, ranks[i], weight, i >= n - self.window, 0)
             start = stop
         return 0
 
@@ -335,6 +342,15 @@ cdef class CuSum(Exclusive):
             self.release()
         class_probabilities(margins, n_recent, out)
         return labels, out
+
+    cdef bint copy_row(self, const double[:, ::1] X, Py_ssize_t i) noexcept nogil:
+        """Copy a row, which another thread may write to; return whether its values are in range."""
+        cdef Py_ssize_t j
+        cdef bint good = True
+        for j in range(X.shape[1]):
+            self.values[j] = X[i, j]
+            good &= fabs(self.values[j]) <= self.settings.largest
+        return good
 
     cdef const double *row_of(self, const double[:, ::1] X, Py_ssize_t i) noexcept nogil:
         return &X[i, 0] if X.shape[1] else self.values
@@ -707,12 +723,12 @@ cdef class CuSum(Exclusive):
     cdef int allocate(self, Layout *new, list labels) except -1:
         """Allocate memory for these labels, all weights 0."""
         cdef Py_ssize_t n = len(labels), bounds = max(n - 1, 0), answer, truth
-        cdef const double[:, ::1] table
+        # Whatever may raise comes before the first allocation.
+        cdef const double[:, ::1] table = self.task.table(n) if n > 1 else np.zeros((n, n))
         new.n_labels, new.bounds = n, bounds
         new.parts = 2 if self.settings.averaged else 1
         new.width = 1 if self.settings.shared else bounds
         new.stride = new.parts * new.width
-        costs = self.task.table(n) if n > 1 else np.zeros((n, n))
         new.costs = zeros(n * n)
         new.bias, new.rows = zeros(new.parts * bounds), zeros(self.room * new.stride)
         new.recent, new.products = zeros(self.ring_room * (bounds + 2)), zeros(new.parts * bounds)
@@ -725,11 +741,9 @@ cdef class CuSum(Exclusive):
         ):
             free_layout(new)
             raise MemoryError
-        if n:
-            table = costs
-            for truth in range(n):
-                for answer in range(n):
-                    new.costs[n * truth + answer] = table[answer, truth]
+        for truth in range(n):
+            for answer in range(n):
+                new.costs[n * truth + answer] = table[answer, truth]
         return 0
 
     cdef int make_room(self, Py_ssize_t n) except -1:

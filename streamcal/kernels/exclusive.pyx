@@ -1,4 +1,4 @@
-"""The lock of objects that run Python code while they hold it.
+"""Locks: of all compiled objects, and of those that run Python code while they hold it.
 
 A label's ``__eq__``, a calibrator of a hedge, or a signal handler may call the same object again in
 the middle of a call, in the same thread. With a lock alone that call would wait for itself. Here it
@@ -11,9 +11,19 @@ Objects whose calls run no Python code have a bare ``cython.pymutex`` instead. A
 Python objects while it holds such a lock must begin with ``with no_collection, self.lock``: making
 them may start the garbage collector, which calls finalizers, and a finalizer that calls the same
 object would wait for ever.
+
+*Forks.* In a forked process only the thread that forked goes on. A lock that another thread had is
+free there: all objects with a lock are linked, and the child renews them. Nothing may be half done
+then. A call with one sample holds the interpreter's lock while it changes an object, and so does
+the thread that forks. A call with many samples is inside ``with no_fork``, and a fork waits for it::
+
+    thread 1   with no_fork: | nogil ... loop ... | done
+    thread 2   fork: waits ......................... | fork
 """
 
 from cpython.pythread cimport PyThread_get_thread_ident
+
+import os
 
 cdef extern from *:
     """
@@ -29,8 +39,52 @@ cdef extern from *:
     bint disable_gc "STREAMCAL_DISABLE_GC"()
     bint enable_gc "STREAMCAL_ENABLE_GC"()
 
+cdef extern from *:
+    """
+    /* Not `time.sleep`, which runs signal handlers: an exception in a fork would be lost. */
+    #ifdef _WIN32
+    #include <windows.h>
+    #define STREAMCAL_WAIT() Sleep(1)
+    #else
+    #include <time.h>
+    static void STREAMCAL_WAIT(void) {
+        struct timespec moment = {0, 100000};
+        nanosleep(&moment, NULL);
+    }
+    #endif
+    """
+    void wait_a_little "STREAMCAL_WAIT"() noexcept nogil
 
-cdef class Exclusive:
+
+cdef void *newest = NULL  # the object with a lock that was made last
+
+
+cdef class Shared:
+    """An object with a lock, which is free in a forked process."""
+
+    def __cinit__(self):
+        global newest
+        self.older, self.newer = newest, NULL
+        if newest != NULL:
+            (<Shared> newest).newer = <void *> self
+        newest = <void *> self
+
+    def __dealloc__(self):
+        global newest
+        if self.newer == NULL:
+            newest = self.older
+        else:
+            (<Shared> self.newer).older = self.older
+        if self.older != NULL:
+            (<Shared> self.older).newer = self.newer
+
+    cdef void renew(self) noexcept:
+        """Free the lock if a thread had it that does not exist in this process."""
+        if self.lock.locked():
+            self.lock.release()
+
+
+cdef class Exclusive(Shared):
     """An object that one thread uses at a time."""
 
     cdef int acquire(self) except -1:
@@ -48,6 +102,12 @@ cdef class Exclusive:
     cdef void release(self) noexcept:
         self.owner = 0
         self.lock.release()
+
+    cdef void renew(self) noexcept:
+        if self.owner != PyThread_get_thread_ident():  # else this thread forks in one of its calls
+            self.owner = 0
+            if self.lock.locked():
+                self.lock.release()
 
 
 cdef class NoCollection:
@@ -68,3 +128,59 @@ cdef class NoCollection:
 
 
 no_collection = NoCollection()
+
+
+cdef class NoFork:
+    """A context that a fork by another thread waits for; it may be entered again inside."""
+
+    cdef dict depths  # of the threads that are inside
+    cdef set forking  # threads
+
+    def __cinit__(self):
+        self.depths, self.forking = {}, set()
+
+    def __enter__(self):
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        depth = self.depths.get(thread, 0)
+        while depth == 0 and self.forking and thread not in self.forking:
+            with nogil:
+                wait_a_little()
+        self.depths[thread] = depth + 1
+
+    def __exit__(self, kind, error, traceback):
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        depth = self.depths.pop(thread)
+        if depth > 1:
+            self.depths[thread] = depth - 1
+
+    def begin_fork(self):
+        """Wait until no other thread is inside; none enters until `end_fork`."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        self.forking.add(thread)
+        # A thread that forks inside waits here, too.
+        while not self.depths.keys() <= self.forking | {thread}:
+            with nogil:
+                wait_a_little()
+
+    def end_fork(self):
+        """Let other threads enter again."""
+        self.forking.discard(PyThread_get_thread_ident())
+
+    def leave_to_parent(self):
+        """In a forked process: forget the threads of the parent, and free their locks."""
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        cdef void *at = newest
+        self.forking = set()
+        self.depths = {own: depth for own, depth in self.depths.items() if own == thread}
+        while at != NULL:
+            (<Shared> at).renew()
+            at = (<Shared> at).older
+
+
+no_fork = NoFork()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=no_fork.begin_fork,
+        after_in_parent=no_fork.end_fork,
+        after_in_child=no_fork.leave_to_parent,
+    )

@@ -1,9 +1,7 @@
-cimport cython
+from streamcal.kernels.exclusive cimport Shared
 
 
-cdef class Expert:
-    cdef cython.pymutex lock
-
+cdef class Expert(Shared):
     cdef double answer(self, double score) except? -1.0 nogil
     cdef int teach(self, double score, double y, double w) except -1 nogil
 

@@ -4,7 +4,11 @@ A subclass defines the prediction for one score (`answer`) and the update by one
 This class has the lock and the loops over many samples. Any thread may call its Python methods.
 """
 
+from streamcal.kernels.exclusive cimport Shared
+
 import numpy as np
+
+from streamcal.kernels.exclusive import no_fork
 
 
 def restored(kind, settings, state):
@@ -14,7 +18,7 @@ def restored(kind, settings, state):
     return found
 
 
-cdef class Expert:
+cdef class Expert(Shared):
     """The identity: it predicts the score and learns nothing."""
 
     def learn(self, double score, double y, double w):
@@ -47,7 +51,7 @@ cdef class Expert:
             raise ValueError("scores, labels and weights must have the same length")
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             for i in range(scores.shape[0]):
                 score, label, weight = scores[i], y[i], w[i]
                 out[i] = self.answer(score)

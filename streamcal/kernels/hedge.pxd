@@ -9,6 +9,7 @@ cdef class Hedge(Exclusive):
     cdef Py_ssize_t n_asked_first  # how many these are
     cdef readonly Py_ssize_t n_samples
     cdef readonly Py_ssize_t n_labels  # of these samples: a group has several, any other one
+    cdef public bint is_waiting  # whether labels wait for the next prediction
     cdef double clip
     cdef Py_ssize_t n_shares
     cdef Py_ssize_t raw  # the index of the expert that predicts the raw score, or -1

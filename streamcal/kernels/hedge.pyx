@@ -43,6 +43,8 @@ from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 import numpy as np
 
+from streamcal.kernels.exclusive import no_fork
+
 cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
 
 
@@ -225,11 +227,16 @@ cdef class Hedge(Exclusive):
         return 0
 
     def predict(self, double score):
-        """Return the mixture's prediction; before anything is learned, the score itself."""
+        """Return the mixture's prediction; before anything is learned, the score itself.
+
+        None: labels wait that must be learned first.
+        """
         cdef Py_ssize_t i
         cdef double mean = 0.0
         self.acquire()
         try:
+            if self.is_waiting:
+                return None
             if self.n_samples == 0:
                 return score
             for i in range(self.answers.shape[0]):
@@ -241,12 +248,14 @@ cdef class Hedge(Exclusive):
     def serve(self, double score):
         """Return the mixture's prediction, the samples learned, and all other predictions.
 
-        The latter are those of the experts, then those of the rows.
+        The latter are those of the experts, then those of the rows. None: see `predict`.
         """
         cdef Py_ssize_t i, k
         cdef double mean = 0.0
         self.acquire()
         try:
+            if self.is_waiting:
+                return None
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
                 self.answers[i] = answers[i]
@@ -257,10 +266,15 @@ cdef class Hedge(Exclusive):
             self.release()
 
     def predict_many(self, calibrators, scores):
-        """Return the mixture's predictions; ``calibrators[i]`` is the Python object of expert i."""
+        """Return the mixture's predictions, or None: see `predict`.
+
+        ``calibrators[i]`` is the Python object of expert i.
+        """
         cdef Py_ssize_t i
         self.acquire()
         try:
+            if self.is_waiting:
+                return None
             if self.n_samples == 0:
                 return np.array(scores)
             mixture = np.zeros(len(scores))
@@ -274,7 +288,7 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
-        ``calibrators[i]`` is the Python object of expert i. Those that cannot refuse a sample learn
+        ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse a sample learn
         many in one call. If another one raises, the batch ends with the last sample that counts:
         see `teach`.
         """
@@ -282,25 +296,27 @@ cdef class Hedge(Exclusive):
         if not len(y) == len(w) == len(scores):
             raise ValueError("scores, labels and weights must have the same length")
         out = np.empty(len(scores))
-        self.acquire()
-        try:
-            is_new = self.n_samples == 0
-            if delay > 0.0 and self.variance_ratio is None:
-                self.expect_late_labels()
-            for start in range(0, len(scores), BATCH):
-                part = slice(start, start + BATCH)
-                self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
-            if is_new:
-                out[:1] = scores[:1]
-        finally:
-            self.release()
+        with no_fork:
+            self.acquire()
+            try:
+                is_new = self.n_samples == 0
+                if delay > 0.0 and self.variance_ratio is None:
+                    self.expect_late_labels()
+                for start in range(0, len(scores), BATCH):
+                    part = slice(start, start + BATCH)
+                    self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
+                if is_new:
+                    out[:1] = scores[:1]
+            finally:
+                self.release()
         return out
 
     cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1:
         """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w
-        cdef double[:, ::1] answers = np.empty((len(scores), len(self.experts)))
+        columns = np.empty((len(scores), len(self.experts)))
+        cdef double[:, ::1] answers = columns
         cdef double label, weight
         cdef Py_ssize_t t, i, n = len(scores)
         error = None
@@ -309,7 +325,9 @@ cdef class Hedge(Exclusive):
         for i, calibrator in enumerate(calibrators):
             if not may_refuse(self.experts[i]):
                 column = calibrator.predict_learn_many(scores[:n], y[:n], w[:n])
-                np.asarray(answers)[:n, i] = checked(column, out[:n])
+                # NumPy checks in Python code, in which a signal handler may raise.
+                is_good = isinstance(calibrator, Expert)
+                columns[:n, i] = column if is_good else checked(column, out[:n])
         with nogil:
             for t in range(n):
                 mixed_answers[t] = 0.0

@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
-from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.expert cimport Expert, is_sample
 from streamcal.kernels.hull cimport (
     ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
@@ -36,7 +36,7 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
-from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.exclusive import no_collection, no_fork
 
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
@@ -114,7 +114,7 @@ cdef class IsotonicRegression(Hull):
         check_lengths(scores, s, w)
         if predicts:
             check_rows(scores, out)
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             self.check_whole()
             for i in range(scores.shape[0]):
                 if i % AHEAD == 0:
@@ -639,6 +639,26 @@ cdef class IsotonicExpert(Expert):
     cdef int teach(self, double score, double y, double w) except -1 nogil:
         self.regression.learn_sample(score, y, w)
         return 0
+
+    def predict_learn_many(
+        self, const double[::1] scores, const double[::1] y, const double[::1] w
+    ):
+        """Predict, then learn each sample; return the predictions."""
+        cdef Py_ssize_t i
+        cdef double score, label, weight
+        cdef IsotonicRegression regression = self.regression
+        check_lengths(scores, y, w)
+        answers = np.empty(scores.shape[0])
+        cdef double[::1] out = answers
+        with no_fork, nogil, regression.lock:  # the map may be read without this object
+            for i in range(scores.shape[0]):
+                if i % AHEAD == 0:
+                    regression.prefetch_chunks(&scores[i], scores.shape[0] - i)
+                score, label, weight = scores[i], y[i], w[i]
+                out[i] = self.answer(score)
+                if is_sample(score, label, weight):
+                    self.teach(score, label, weight)
+        return answers
 
 
 # ---------------------------------------------------------------------- merging scores

@@ -32,7 +32,7 @@ from streamcal.kernels.score_index cimport (
 
 import numpy as np
 
-from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.exclusive import no_collection, no_fork
 
 cdef enum:
     FEW = 32  # samples that are folded one by one; of more, all chunks are folded at the end
@@ -137,7 +137,7 @@ cdef class LabelIndex(ScoreIndex):
         """Learn samples in the order given."""
         cdef Py_ssize_t i, n = scores.shape[0]
         check_lengths(scores, labels, w)
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             self.late = n > FEW
             try:
                 for i in range(n):

@@ -1,6 +1,7 @@
 cimport cython
 from libc.math cimport exp
 
+from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.expert cimport Expert
 
 
@@ -23,8 +24,7 @@ cdef class Beta(Expert):
 
 
 @cython.final
-cdef class Temperature:
-    cdef cython.pymutex lock
+cdef class Temperature(Shared):
     cdef Newton newton
     cdef double limit
     cdef double clip

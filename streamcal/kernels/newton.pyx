@@ -153,7 +153,7 @@ cdef class Beta(Expert):
 
 
 @cython.final
-cdef class Temperature:
+cdef class Temperature(Shared):
     """Probabilities of all labels, raised to one power θ and divided by their sum."""
 
     def __cinit__(self, gamma, prior, limit, clip, fade):

@@ -30,10 +30,11 @@ from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
 from libc.string cimport memcpy
 
 cimport streamcal.kernels.any_width
+from streamcal.kernels.exclusive cimport Shared
 
 import numpy as np
 
-from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.exclusive import no_collection, no_fork
 
 
 # The baseline of x86-64 can't vectorise comparisons alone.
@@ -93,7 +94,7 @@ cdef inline double center_of(const Block *block) noexcept nogil:
 
 
 @cython.final
-cdef class Stack:
+cdef class Stack(Shared):
     """Blocks in score order with strictly increasing means, and the open sample after them.
 
     Each method may be called from any thread. A method that refuses samples returns False and has
@@ -105,7 +106,6 @@ cdef class Stack:
     # Totals bound the weight and the sum of every block: while they are finite, so are these. A
     # moment may overflow. `of` and `of_blocks` make stacks that are only read: their totals are 0.
     cdef double total_weight, magnitude
-    cdef cython.pymutex lock
 
     def __dealloc__(self):
         PyMem_RawFree(self.blocks)
@@ -191,7 +191,7 @@ cdef class Stack:
         cdef Py_ssize_t i
         cdef int order
         check_lengths(x, w, s)
-        with nogil, self.lock:
+        with no_fork, nogil, self.lock:
             weight, magnitude = self.total_weight, self.magnitude
             for i in range(len(x)):
                 weight += 1.0 if w is None else w[i]

@@ -2,6 +2,8 @@ cimport cython
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
+from streamcal.kernels.exclusive cimport Shared
+
 
 cdef extern from *:
     """
@@ -93,8 +95,7 @@ cdef struct ShortSample:
 cdef int out_of_memory() except -1 with gil
 
 
-cdef class ScoreIndex:
-    cdef cython.pymutex lock
+cdef class ScoreIndex(Shared):
     cdef bint changing
     cdef readonly int64_t window
     cdef readonly double rate

@@ -85,7 +85,7 @@ def restored(kind, settings, numbers, arrays):
     return index
 
 
-cdef class ScoreIndex:
+cdef class ScoreIndex(Shared):
     """Scores in order. A subclass sets the sizes of summaries, then calls `clear`."""
 
     def __cinit__(self):

@@ -4,8 +4,9 @@ from streamcal.kernels.hedge cimport Hedge
 
 
 cdef enum:
-    SPEEDS = 2  # models that forget at different speeds
-    ANSWERS = 3  # the base calibrator's, then one for each speed
+    SPEEDS = 2  # of forgetting
+    MODELS = 4  # one for each speed, then the sparse one of each speed
+    ANSWERS = 5  # the base calibrator's, then one for each model
     MOST_TERMS = 1024  # of one sample
     MOST_FIELDS = 64
 
@@ -62,6 +63,9 @@ cdef class SegmentTerms:
     cdef Py_ssize_t find(self, uint64_t key) noexcept nogil
     cdef void moments(
         self, Py_ssize_t group, Py_ssize_t place, double *mean, double *variance
+    ) noexcept nogil
+    cdef void learned_part(
+        self, Py_ssize_t group, Py_ssize_t place, double *precision, double *pull
     ) noexcept nogil
     cdef void update(
         self, Py_ssize_t group, double x, const double *pulls, const double *gains

@@ -36,7 +36,25 @@ is at most 1. A term is counted as it was when it last learned.
 
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
-for n samples of the whole stream. Two models run side by side, and only one of them forgets.
+for n samples of the whole stream. With c = 1 + (1 − r²) · prior · τ this is τ · r² / c and η · r / c.
+Two models run side by side, and only one of them forgets.
+
+*Few segments.* Where the base is right in most segments, the many small terms of all others cost
+more than a few large ones gain. So each of the two models has a sparse one beside it, in which a
+term is 0 with the probability 1 − ρ, and otherwise has the prior variance S = max(P, SLAB), which is
+larger than that of most groups (Mitchell & Beauchamp, *Bayesian Variable Selection in Linear
+Regression*, Journal of the American Statistical Association 83, 1988). By Bayes' rule the term is
+not 0 with the probability π. Both models share what samples added, τ and η::
+
+    variance = 1 / (1 / S + τ),    mean = η · variance
+    π / (1 − π) = ρ / (1 − ρ) · sqrt(variance / S) · exp(η · mean / 2)
+
+So a term counts only if the labels of its segment say that it is not 0: π · mean is its mean, and
+π · (variance + (1 − π) · mean²) its variance::
+
+    labels alone say    mean with P = .01    sparse: π    π · mean
+    .2 ± .2                           .04         .06         .01
+    .8 ± .2                           .16         .98         .67
 
 *Memory.* Terms lie in one array, and a hash table of 64-bit keys has their places. Where the search
 for a key begins is random in each process, so nobody can choose values that slow the table down. If
@@ -55,6 +73,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
 
 import os
@@ -62,7 +81,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streamcal._frames import is_na
+from streamcal._validation import is_na
 from streamcal.kernels.expert import restored
 
 cdef extern from *:
@@ -76,11 +95,14 @@ cdef extern from *:
     void prefetch "STREAMCAL_PREFETCH"(const void *address) noexcept nogil
 
 N_SPEEDS = SPEEDS
+N_MODELS = MODELS
 
 cdef double CLIP = 1e-6  # the base's probabilities are clipped to [CLIP, 1 − CLIP]
 cdef double PSEUDO_TERMS = 1.0
 cdef double MOST_VARIANCE = 1.0  # of a prior
 cdef double LEAST_VARIANCE = 1e-12
+cdef double SLAB = 0.25  # the least prior variance of a term that is not 0, in the sparse answers
+cdef double AGAINST = 9.0  # (1 − ρ) / ρ, the odds that such a term is 0 before its samples
 cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash tables
@@ -221,12 +243,25 @@ cdef double mode(double z, double V, double y, double w) noexcept nogil:
     return t
 
 
-cdef inline void known_moments(
-    const Term *term, int k, double prior, double *mean, double *variance
+cdef inline void posterior(
+    double prior, double precision, double pull, double *mean, double *variance
 ) noexcept nogil:
-    """Write the mean and variance of a term when it last learned, with a prior variance."""
-    variance[0] = prior / (1.0 + prior * term.precision[k])
-    mean[0] = min(max(term.pull[k] * variance[0], -MOST_MEAN), MOST_MEAN)
+    """Write the mean and variance of a term of a prior variance, to which samples were added."""
+    variance[0] = prior / (1.0 + prior * precision)
+    mean[0] = min(max(pull * variance[0], -MOST_MEAN), MOST_MEAN)
+
+
+cdef inline void sparse_posterior(
+    double slab, double precision, double pull, double *mean, double *variance
+) noexcept nogil:
+    """Write the mean and variance of a term that is 0 unless its samples say otherwise."""
+    cdef double center, inside, included
+    posterior(slab, precision, pull, &center, &inside)
+    # The odds that it is 0 cannot overflow, as their inverse could.
+    included = AGAINST * sqrt(1.0 + slab * precision) * exp(-0.5 * pull * center)
+    included = 1.0 / (1.0 + included)
+    mean[0] = included * center
+    variance[0] = included * (inside + (1.0 - included) * center * center)
 
 
 @cython.final
@@ -336,6 +371,10 @@ cdef class SegmentTerms:
             mean += hedge.mixed[i] * self.sample.answers[i]
         return mean
 
+    def reserve(self, Py_ssize_t n_samples):
+        """Make room for the terms of samples, so that learning them needs no memory."""
+        self.make_room(n_samples * self.n_groups)
+
     def learn(self, bytes hashes, double base, double y, double w):
         """Learn a sample that has been checked; return the answers for it before.
 
@@ -370,10 +409,11 @@ cdef class SegmentTerms:
     ):
         """Return the mixture of the answers for each sample, and learn it after that.
 
-        A sample whose label is NaN is not learned. If memory ends, the samples before it are.
+        A sample whose label is NaN or out of range is not learned. If memory ends, the samples before it are.
         """
         cdef Py_ssize_t t, n = bases.shape[0]
-        cdef bint is_new
+        cdef bint is_new, learns
+        cdef double base, label, weight
         if not hashes.shape[0] == y.shape[0] == w.shape[0] == delays.shape[0] == n:
             raise ValueError("all arrays must have the same length")
         if hashes.shape[1] != self.n_fields:
@@ -382,19 +422,23 @@ cdef class SegmentTerms:
         cdef double[::1] out = mixtures
         hedge.acquire()
         try:
-            if hedge.variance_ratio is None and np.any(delays):
-                hedge.expect_late_labels()
+            for t in range(n):
+                if delays[t] > 0.0 and hedge.variance_ratio is None:
+                    hedge.expect_late_labels()
             with nogil:
                 for t in range(n):
                     is_new = self.n_samples == 0
-                    if y[t] != y[t]:
-                        self.find_terms(&hashes[t, 0])
-                        self.predict_sample(bases[t])
+                    # Another thread may write to the arrays: what is learned is read once.
+                    base, label, weight = bases[t], y[t], w[t]
+                    learns = is_sample(0.5, label, weight)  # a base of your own may be out of range
+                    if learns:
+                        self.learn_sample(&hashes[t, 0], base, label, weight)
                     else:
-                        self.learn_sample(&hashes[t, 0], bases[t], y[t], w[t])
-                    out[t] = bases[t] if is_new else self.mixture(hedge)
-                    if y[t] == y[t]:
-                        self.weigh(hedge, y[t], w[t], delays[t])
+                        self.find_terms(&hashes[t, 0])
+                        self.predict_sample(base)
+                    out[t] = base if is_new else self.mixture(hedge)
+                    if learns:
+                        self.weigh(hedge, label, weight, delays[t])
         finally:
             hedge.release()
         return mixtures
@@ -406,10 +450,10 @@ cdef class SegmentTerms:
         hedge.weigh(answers, NULL, NULL, y, w, delay)
 
     def effects(self, bytes hashes):
-        """Return mean and variance of each term of a sample, shape ``(n_groups, 2, n_speeds)``."""
+        """Return mean and variance of each term of a sample, shape ``(n_groups, 2, n_models)``."""
         cdef Py_ssize_t group
         self.find_terms(self.hashes_of(hashes))
-        found = np.empty((self.n_groups, 2, SPEEDS))
+        found = np.empty((self.n_groups, 2, MODELS))
         cdef double[:, :, ::1] out = found
         for group in range(self.n_groups):
             self.moments(group, self.sample.places[group], &out[group, 0, 0], &out[group, 1, 0])
@@ -447,23 +491,29 @@ cdef class SegmentTerms:
     cdef void predict_sample(self, double base) noexcept nogil:
         """Compute the answers for the sample whose terms were found."""
         cdef double p = clipped(base), u = log(p / (1.0 - p)), x
-        cdef double *mean
-        cdef double *variance
+        cdef double mean[MODELS]
+        cdef double variance[MODELS]
+        cdef double log_odds[MODELS]
+        cdef double total[MODELS]
         cdef Py_ssize_t group
         cdef int k
         self.sample.answers[0] = p
         self.sample.x = u - self.centre
-        for k in range(SPEEDS):
-            self.sample.log_odds[k], self.sample.variance[k] = u, 0.0
+        for k in range(MODELS):
+            log_odds[k], total[k] = u, 0.0
         for group in range(self.n_groups):
-            mean, variance = self.sample.means[group], self.sample.variances[group]
             self.moments(group, self.sample.places[group], mean, variance)
             x = self.sample.x if group == SLOPE else 1.0
-            for k in range(SPEEDS):
-                self.sample.log_odds[k] += x * mean[k]
-                self.sample.variance[k] += x * x * variance[k]
+            for k in range(MODELS):
+                log_odds[k] += x * mean[k]
+                total[k] += x * x * variance[k]
+            for k in range(SPEEDS):  # those that learn
+                self.sample.means[group][k] = mean[k]
+                self.sample.variances[group][k] = variance[k]
         for k in range(SPEEDS):
-            p = sigmoid(self.sample.log_odds[k] / sqrt(1.0 + M_PI / 8.0 * self.sample.variance[k]))
+            self.sample.log_odds[k], self.sample.variance[k] = log_odds[k], total[k]
+        for k in range(MODELS):
+            p = sigmoid(log_odds[k] / sqrt(1.0 + M_PI / 8.0 * total[k]))
             # The base is served before anything is learned, so no model may gain on it then.
             self.sample.answers[k + 1] = clipped(p) if self.n_samples else self.sample.answers[0]
 
@@ -480,20 +530,36 @@ cdef class SegmentTerms:
     cdef inline void moments(
         self, Py_ssize_t group, Py_ssize_t place, double *mean, double *variance
     ) noexcept nogil:
-        """Write the current mean and variance of a term for each speed."""
-        cdef Term *term = &self.terms[place] if place >= 0 else NULL
-        cdef double prior, kept
+        """Write the current mean and variance of a term for each model."""
+        cdef double precision[SPEEDS]
+        cdef double pull[SPEEDS]
+        cdef double prior
         cdef int k
+        self.learned_part(group, place, precision, pull)
         for k in range(SPEEDS):
             prior = self.prior_variances[group, k]
-            if term == NULL or term.learned < 0.0:
-                mean[k], variance[k] = 0.0, prior
-                continue
-            known_moments(term, k, prior, &mean[k], &variance[k])
-            if k == 0:
-                kept = exp2(-self.rate * (self.n_samples - term.learned))
-                mean[k] *= kept
-                variance[k] = prior + kept * kept * (variance[k] - prior)
+            posterior(prior, precision[k], pull[k], &mean[k], &variance[k])
+            sparse_posterior(
+                max(prior, SLAB), precision[k], pull[k], &mean[SPEEDS + k], &variance[SPEEDS + k]
+            )
+
+    cdef inline void learned_part(
+        self, Py_ssize_t group, Py_ssize_t place, double *precision, double *pull
+    ) noexcept nogil:
+        """Write what samples added to the prior of a term, less what was forgotten, by speed."""
+        cdef const Term *term = &self.terms[place] if place >= 0 else NULL
+        cdef double kept, shrunk
+        cdef int k
+        for k in range(SPEEDS):
+            precision[k] = pull[k] = 0.0
+        if term == NULL or term.learned < 0.0:
+            return
+        for k in range(SPEEDS):
+            precision[k], pull[k] = term.precision[k], term.pull[k]
+        kept = exp2(-self.rate * (self.n_samples - term.learned))
+        shrunk = kept / (1.0 + (1.0 - kept * kept) * self.prior_variances[group, 0] * precision[0])
+        precision[0] *= kept * shrunk
+        pull[0] *= shrunk
 
     # ------------------------------------------------------------------------------ learn
 
@@ -551,7 +617,7 @@ cdef class SegmentTerms:
         cdef double mean, variance
         cdef int k
         for k in range(SPEEDS):
-            known_moments(term, k, term.prior[k], &mean, &variance)
+            posterior(term.prior[k], term.precision[k], term.pull[k], &mean, &variance)
             self.squares[term.group, k] += sign * mean * mean
             self.effective[term.group, k] += sign * variance * term.precision[k]
 
@@ -625,14 +691,15 @@ cdef class SegmentTerms:
 
     cdef double information(self, Py_ssize_t place) noexcept nogil:
         """Return by which parts a term's variances are less than those of the prior, added."""
-        cdef double mean[SPEEDS]
-        cdef double variance[SPEEDS]
-        cdef double total = 0.0
+        cdef double precision[SPEEDS]
+        cdef double pull[SPEEDS]
+        cdef double total = 0.0, known
         cdef Py_ssize_t group = self.terms[place].group
         cdef int k
-        self.moments(group, place, mean, variance)
+        self.learned_part(group, place, precision, pull)
         for k in range(SPEEDS):
-            total += 1.0 - variance[k] / self.prior_variances[group, k]
+            known = self.prior_variances[group, k] * precision[k]
+            total += known / (1.0 + known)
         return total
 
     cdef void insert(self, Py_ssize_t place) noexcept nogil:

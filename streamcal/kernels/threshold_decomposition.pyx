@@ -40,6 +40,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.math cimport INFINITY, NAN, fabs, isfinite, nextafter
 from libc.stdint cimport int64_t
 
+from streamcal.kernels.exclusive cimport Shared
+
 import numpy as np
 
 from streamcal.kernels.exclusive import no_collection
@@ -163,7 +165,7 @@ cdef int check_length(Py_ssize_t n, Py_ssize_t expected) except -1:
 
 
 @cython.final
-cdef class Cells:
+cdef class Cells(Shared):
     """A partition of the sorted samples into runs, with bounds of values and query points.
 
     Parameters
@@ -195,7 +197,6 @@ cdef class Cells:
     cdef const double[::1] offset
     cdef int64_t[::1] samples  # the numbers of the samples in `cells`
     cdef double[:, ::1] sides  # derivatives at both bounds, or no rows
-    cdef cython.pymutex lock
 
     def __cinit__(
         self,
@@ -471,7 +472,7 @@ cdef inline void move_low(Cell *cell, double slope, double other, bint whole) no
 
 
 @cython.final
-cdef class WarmStart:
+cdef class WarmStart(Shared):
     """Blocks of a map that should be close to the solution, and derivatives beside their values.
 
     The bounds of a block hold if none of the sums of derivatives over its first samples is positive
@@ -507,7 +508,6 @@ cdef class WarmStart:
     cdef const double[::1] offset
     cdef readonly object z, sides
     cdef double[:, ::1] queries, derivatives  # the same
-    cdef cython.pymutex lock
 
     def __cinit__(
         self,
@@ -811,7 +811,7 @@ cdef inline int push(
 
 
 @cython.final
-cdef class Quantiles:
+cdef class Quantiles(Shared):
     """Rounds for the pinball loss, whose derivatives are w (1 - tau) above a label and -w tau.
 
     The value of a cell is one of its own labels, so bounds are labels and become equal. Sums that
@@ -842,7 +842,6 @@ cdef class Quantiles:
     cdef double tau
     cdef bint greatest
     cdef double[::1] sums
-    cdef cython.pymutex lock
 
     def __cinit__(
         self,

@@ -13,7 +13,7 @@ classes end in "Error" (`AbsoluteError`, `SquaredError`); `get_task` returns one
 0.2231
 """
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from streamcal.losses._base import Interval, Loss, MeanLoss, TwoPoint
 from streamcal.losses._convex import (
@@ -84,6 +84,18 @@ __all__ = [
 ]
 
 _AnyLoss = TypeVar("_AnyLoss", Loss, TaskLoss)
+
+MeanLossName = Literal[
+    "squared", "log", "poisson", "gamma", "tweedie", "logistic", "exponential", "linex"
+]
+"""What `get_mean` knows, for type checkers."""
+LossName = (
+    MeanLossName
+    | Literal["absolute", "pinball", "expectile", "huber", "pseudo-huber", "log-cosh", "lp"]
+)
+"""What `get` knows, for type checkers."""
+TaskLossName = Literal["absolute", "squared", "zero-one", "asymmetric"]
+"""What `get_task` knows, for type checkers."""
 
 _BY_NAME: dict[str, Loss] = {
     loss.name: loss

@@ -158,4 +158,5 @@ def as_events(
         raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")
     happened = np.asarray(labels == pos_val, dtype=np.float64)
     check_same_length(happened, len(p), "y_true")
-    return happened, np.clip(p, *rounded)
+    # A copy, checked again: another thread may write to the array.
+    return happened, as_vector(np.clip(p, *rounded), "y_prob")

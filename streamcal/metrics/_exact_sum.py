@@ -1,46 +1,47 @@
 """Running sums without rounding errors, from which numbers can be subtracted again."""
 
 import math
+from collections.abc import Sequence
 
 
 class ExactSum:
-    """A running sum without rounding errors, so that subtracting undoes adding.
+    """A sum without rounding errors, so that subtracting undoes adding; it does not change.
 
     The sum is kept as floats that share no bits, usually two or three (Shewchuk, *Adaptive
     Precision Floating-Point Arithmetic*, Discrete & Computational Geometry 18, 1997).
 
     Examples
     --------
-    >>> total = ExactSum()
-    >>> for x in (1e30, 0.1, -1e30):
-    ...     total.add(x)
-    >>> total.value
+    >>> ExactSum().plus(1e30).plus(0.1).plus(-1e30).value
     0.1
     """
 
     __slots__ = ("_parts",)
 
-    def __init__(self) -> None:
-        self._parts: list[float] = []
+    def __init__(self, parts: Sequence[float] = ()) -> None:
+        self._parts = parts
 
-    def add(self, x: float) -> None:
-        """Add a finite number."""
-        kept = 0
+    def plus(self, x: float) -> "ExactSum":
+        """Return the sum with a finite number added."""
+        parts = []
         for part in self._parts:
             if abs(x) < abs(part):
                 x, part = part, x
             total = x + part
             lost = part - (total - x)
             if lost:
-                self._parts[kept] = lost
-                kept += 1
+                parts.append(lost)
             x = total
-        self._parts[kept:] = [x] if x else []
+        if x:
+            parts.append(x)
+        return ExactSum(parts)
 
-    def add_all(self, other: "ExactSum") -> None:
-        """Add another sum."""
+    def plus_all(self, other: "ExactSum") -> "ExactSum":
+        """Return the sum with another sum added."""
+        total = self
         for part in other._parts:
-            self.add(part)
+            total = total.plus(part)
+        return total
 
     @property
     def value(self) -> float:

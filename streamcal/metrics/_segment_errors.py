@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._frames import is_na
+from streamcal._validation import is_na
 
 MEAN_IF_CALIBRATED = math.sqrt(8.0 / math.pi)
 """The mean error in deviations, if labels are drawn from predictions that are all different."""

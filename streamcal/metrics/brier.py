@@ -71,23 +71,23 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         score, labels = self._score(y_true, y_pred)
-        self._n_samples += 1
-        self._sum.add(w * score)
-        self._weight.add(w)
-        for label in labels:
-            self._labels[label] += 1
+        counts = self._labels.copy()
+        counts.update(labels)
+        self._set(1, w, score, counts)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         score, labels = self._score(y_true, y_pred)
         if not self._n_samples or any(not self._labels[label] for label in labels):
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        self._n_samples -= 1
-        self._sum.add(-w * score)
-        self._weight.add(-w)
-        for label in labels:
-            self._labels[label] -= 1
-            if not self._labels[label]:
-                del self._labels[label]
+        counts = self._labels.copy()
+        counts.subtract(labels)
+        self._set(-1, -w, score, +counts)
+
+    def _set(self, sign: int, w: float, score: float, labels: Counter[Hashable]) -> None:
+        """Count a sample; all is computed first, so that an exception leaves all as it was."""
+        total, weight = self._sum.plus(w * score), self._weight.plus(w)
+        self._n_samples += sign
+        self._sum, self._weight, self._labels = total, weight, labels
 
     def _score(self, y_true: Any, y_pred: Any) -> tuple[float, list[Hashable]]:
         """Return the sum over labels, and the labels if the prediction names them."""

@@ -12,6 +12,8 @@ C, and S(p) is a running mean, so the split of a stream costs one pass over the 
 """
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice
+from streamcal._whole import Step, do_all
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase
@@ -180,20 +183,23 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        self._calibrator.learn_one(p, float(happened), w)
-        self._count(p, happened, w, 1)
+        steps = self._calibrator._learn_steps(p, float(happened), w)
+        self._count(steps, p, happened, w, 1)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        self._calibrator.unlearn_one(p, float(happened), w)
-        self._count(p, happened, w, -1)
+        steps = self._calibrator._unlearn_steps(p, float(happened), w)
+        if not self._count(steps, p, happened, w, -1):
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
 
-    def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
-        self._weight.add(sign * w)
+    def _count(self, steps: Sequence[Step], p: float, happened: bool, w: float, sign: int) -> bool:
+        """Count a sample that the calibrator learns or unlearns by ``steps``, if it does."""
+        counts: dict[str, Any] = {"_weight": self._weight.plus(sign * w)}
         if self.scoring == "log" and p == 1.0 - happened:
-            self._n_infinite += sign
+            counts["_n_infinite"] = self._n_infinite + sign
         else:
-            self._sum.add(sign * w * _score_of(p, happened, self.scoring))
+            counts["_sum"] = self._sum.plus(sign * w * _score_of(p, happened, self.scoring))
+        return do_all(*steps, partial(vars(self).update, counts))
 
 
 def _score_of(p: float, happened: bool, scoring: str) -> float:

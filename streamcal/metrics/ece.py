@@ -12,6 +12,8 @@ from streamcal.metrics._exact_sum import ExactSum
 
 _TOP = 1 << 64  # above every bit pattern of a float
 
+_Cell = tuple[int, ExactSum, ExactSum]
+
 
 class ECE(ProbabilityMetric, BinaryMetric):
     """Expected calibration error: how far predicted probabilities are from observed frequencies.
@@ -80,7 +82,7 @@ class ECE(ProbabilityMetric, BinaryMetric):
         self.max_scores = max_scores
         self._edges = [b / n_bins for b in range(1, n_bins)]
         # By bin ("width") or by prediction ("mass"): number of samples, their weight, Σ w (y − p).
-        self._cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
+        self._cells: dict[int, _Cell] = {}
         self._dropped_bits = 0
 
     def get(self) -> float:
@@ -102,12 +104,16 @@ class ECE(ProbabilityMetric, BinaryMetric):
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        count, weight, gap = self._cells.setdefault(self._key(p), _new_cell())
-        count[0] += 1
-        weight.add(w)
-        gap.add(w * (happened - p))
-        if self.strategy == "mass" and len(self._cells) > self.max_scores:
-            self._merge_cells()
+        key, cells, drop = self._key(p), self._cells, 0
+        if self.strategy == "mass" and key not in cells and len(cells) >= self.max_scores:
+            cells, drop = self._merge_cells(key)
+            key = _shorten_key(key, drop)
+        count, weight, gap = cells.get(key, _NEW_CELL)
+        changed = count + 1, weight.plus(w), gap.plus(w * (happened - p))
+        # No call from here on, so that an exception finds all or nothing.
+        cells[key] = changed
+        self._cells = cells
+        self._dropped_bits += drop
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
@@ -116,10 +122,10 @@ class ECE(ProbabilityMetric, BinaryMetric):
         if cell is None:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         count, weight, gap = cell
-        count[0] -= 1
-        weight.add(-w)
-        gap.add(-w * (happened - p))
-        if not count[0]:
+        changed = count - 1, weight.plus(-w), gap.plus(-w * (happened - p))
+        if changed[0]:
+            self._cells[key] = changed
+        else:
             del self._cells[key]
 
     def _key(self, p: float) -> int:
@@ -132,28 +138,28 @@ class ECE(ProbabilityMetric, BinaryMetric):
             return _bit_pattern(p) >> self._dropped_bits
         return _TOP + ~(_bit_pattern(1.0 - p) >> self._dropped_bits)
 
-    def _merge_cells(self) -> None:
-        """Merge cells by dropping bits of their keys, until at most half as many are left."""
+    def _merge_cells(self, *new: int) -> tuple[dict[int, _Cell], int]:
+        """Return cells merged by dropping bits of their keys, and how many bits.
+
+        At most half as many are left, with those whose keys are ``new``.
+        """
         # Half of the limit, so that the cost is spread over as many new cells. The number of bits
         # is searched for, since most of the first 52 merge few cells.
         most = max(self.max_scores // 2, 2)
         drop = 1 + bisect_left(
             range(1, 64),
             True,
-            key=lambda bits: len({_shorten_key(key, bits) for key in self._cells}) <= most,
+            key=lambda bits: len({_shorten_key(key, bits) for key in (*self._cells, *new)}) <= most,
         )
-        cells: dict[int, tuple[list[int], ExactSum, ExactSum]] = {}
+        cells: dict[int, _Cell] = {}
         for key, (n, more, further) in self._cells.items():
-            count, weight, gap = cells.setdefault(_shorten_key(key, drop), _new_cell())
-            count[0] += n[0]
-            weight.add_all(more)
-            gap.add_all(further)
-        self._cells = cells
-        self._dropped_bits += drop
+            short = _shorten_key(key, drop)
+            count, weight, gap = cells.get(short, _NEW_CELL)
+            cells[short] = count + n, weight.plus_all(more), gap.plus_all(further)
+        return cells, drop
 
 
-def _new_cell() -> tuple[list[int], ExactSum, ExactSum]:
-    return [0], ExactSum(), ExactSum()
+_NEW_CELL: _Cell = 0, ExactSum(), ExactSum()
 
 
 def _shorten_key(key: int, bits: int) -> int:

@@ -335,8 +335,8 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         """
         sample = self._read(y_true, y_pred, w, x)
         if sample is not None:
+            self._result = None  # first: an exception may come between the two
             self._samples.append(sample)
-            self._result = None
 
     def revert(
         self, y_true: Any, y_pred: Any, w: float = 1.0, *, x: Mapping[str, Any] | None = None
@@ -350,13 +350,13 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         """
         sample = self._read(y_true, y_pred, w, x)
         if sample is not None:
+            self._result = None  # first: an exception may come between the two
             try:
                 self._samples.remove(sample)
             except ValueError:
                 raise ValueError(
                     f"`y_pred` must have been added before and be in the window, got {y_pred!r}"
                 ) from None
-            self._result = None
 
     def _read(
         self, y_true: Any, y_pred: Any, w: float, x: Any

@@ -33,7 +33,7 @@ class OrdinalMetric(Cloned, ClassificationMetric):
     def __init__(self, labels: Sequence[Hashable] | None = None) -> None:
         self.labels = labels
         self._ranks = check_labels(labels)
-        self._sums: dict[Any, tuple[list[int], list[ExactSum]]] = {}
+        self._sums: dict[Any, tuple[int, list[ExactSum]]] = {}
 
     def works_with(self, model: Any) -> bool:
         """Whether the model is a classifier."""
@@ -69,13 +69,12 @@ class OrdinalMetric(Cloned, ClassificationMetric):
         held = self._sums.get(key)
         if sign < 0 and held is None:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        if held is None:
-            held = self._sums[key] = [0], [ExactSum() for _ in (w, *terms)]
-        count, sums = held
-        count[0] += sign
-        for total, term in zip(sums, (1.0, *terms), strict=True):
-            total.add(sign * w * term)
-        if not count[0]:
+        count, sums = held or (0, [ExactSum()] * (1 + len(terms)))
+        added = zip(sums, (1.0, *terms), strict=True)
+        changed = count + sign, [total.plus(sign * w * term) for total, term in added]
+        if changed[0]:
+            self._sums[key] = changed
+        else:
             del self._sums[key]
 
     def _totals(self) -> list[list[float]]:
@@ -314,18 +313,19 @@ class RankedProbabilityScore(ProbabilityMetric):
         return self._sum.value / self._weight.value if self._n_samples else 0.0
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        score = self._score(y_true, y_pred)
-        self._n_samples += 1
-        self._sum.add(w * score)
-        self._weight.add(w)
+        self._set(1, w, self._score(y_true, y_pred))
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         score = self._score(y_true, y_pred)
         if not self._n_samples:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        self._n_samples -= 1
-        self._sum.add(-w * score)
-        self._weight.add(-w)
+        self._set(-1, -w, score)
+
+    def _set(self, sign: int, w: float, score: float) -> None:
+        """Count a sample; all is computed first, so that an exception leaves all as it was."""
+        total, weight = self._sum.plus(w * score), self._weight.plus(w)
+        self._n_samples += sign
+        self._sum, self._weight = total, weight
 
     def _score(self, y_true: Any, y_pred: Any) -> float:
         if not isinstance(y_pred, dict):

@@ -31,6 +31,7 @@ from streamcal.metrics._base import ProbabilityMetric, as_event, as_events
 from streamcal.metrics._exact_sum import ExactSum
 
 _DEFAULT_CELLS = 4096
+_NOTHING = ExactSum()
 
 
 class SmoothECE(ProbabilityMetric, BinaryMetric):
@@ -93,26 +94,28 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
-        self._n_samples += 1
-        self._weight.add(w)
-        self._add_residual(p, w * (happened - p), 1)
+        self._count(p, w * (happened - p), w, 1)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, happened = as_event(y_true, y_pred, self.pos_val)
         if not self._counts[int(p * self.n_cells)]:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        self._n_samples -= 1
-        self._weight.add(-w)
-        self._add_residual(p, w * (p - happened), -1)
+        self._count(p, w * (p - happened), -w, -1)
 
-    def _add_residual(self, p: float, mass: float, count: int) -> None:
+    def _count(self, p: float, mass: float, w: float, sign: int) -> None:
         place = p * self.n_cells
         cell = int(place)
-        self._counts[cell] += count
         share = place - cell
-        self._masses.setdefault(cell, ExactSum()).add((1.0 - share) * mass)
-        if share:
-            self._masses.setdefault(cell + 1, ExactSum()).add(share * mass)
+        weight = self._weight.plus(w)
+        left = self._masses.get(cell, _NOTHING).plus((1.0 - share) * mass)
+        right = self._masses.get(cell + 1, _NOTHING).plus(share * mass) if share else None
+        # No call from here on, so that an exception finds all or nothing.
+        self._n_samples += sign
+        self._weight = weight
+        self._counts[cell] += sign
+        self._masses[cell] = left
+        if right is not None:
+            self._masses[cell + 1] = right
 
 
 def smooth_ece(
@@ -154,7 +157,7 @@ def smooth_ece(
     """
     check_count(n_cells, "n_cells", 2)
     happened, p = as_events(y_true, y_prob, pos_val)
-    weights = as_weights(w, len(p))
+    weights = as_weights(np.array(as_weights(w, len(p))), len(p))  # as of `p`: a copy, checked
     cell = (p * n_cells).astype(np.intp)
     share = p * n_cells - cell
     residuals = weights * (happened - p) / weights.sum()

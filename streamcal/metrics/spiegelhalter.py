@@ -79,8 +79,10 @@ class SpiegelhalterZ(ProbabilityMetric, BinaryMetric):
     def _count(self, p: float, happened: bool, w: float, sign: int) -> None:
         slope = 1.0 - 2.0 * p
         variance = slope * slope * p * (1.0 - p)
+        excess = self._excess.plus(sign * w * (happened - p) * slope)
+        total = self._variance.plus(sign * w * w * variance)
+        # No call from here on, so that an exception finds all or nothing.
         self._n_samples += sign
         self._n_varying += sign * (variance > 0.0)
         self._n_impossible += sign * (p == 1.0 - happened)
-        self._excess.add(sign * w * (happened - p) * slope)
-        self._variance.add(sign * w * w * variance)
+        self._excess, self._variance = excess, total

@@ -3,18 +3,26 @@
 A job takes a range of boundaries and a block of samples and returns a *summary* of three rows: for
 each boundary the sum of its differences, the least prefix sum, and the end of that prefix.
 Summaries of neighbouring blocks combine associatively (`combine`); those of different boundaries
-are independent. So jobs can run anywhere and in any order: in processes of `multiprocess`, which
-read labels and weights from shared memory and stay for the next call, or in a pool of the caller,
-which gets each block once.
+are independent. So jobs can run anywhere and in any order: in this process, in processes of
+`multiprocess`, which read labels and weights from shared memory, or in a pool of the caller, which
+gets each block once.
+
+Each call owns what it uses::
+
+    spare processes   a b c          the call takes a and b, or starts new ones
+    this call         a b + memory   no other call uses these, in any thread
+    at its end        memory is released; a and b are spare again, or ended after an exception
 
 If a process dies, it is replaced and its job repeated, three times at most. A background process
 can't start processes, so jobs run in threads there; the kernels release the interpreter's lock.
 """
 
-import atexit
+import os
 import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +33,9 @@ from streamcal._worker import Worker
 
 Summary = NDArray[np.float64]
 """Sums, least prefix sums, and cuts, shape (3, n_boundaries)."""
+
+LEAST_CELLS = 1_000_000_000
+"""Samples times boundaries from which on processes are used; below, one process is faster."""
 
 _ATTEMPTS = 3
 _POLL_SECONDS = 2e-4
@@ -101,6 +112,10 @@ class JobOptions(NamedTuple):
         """Whether all jobs run in this process."""
         return self.n_jobs == 1 and self.pool is None
 
+    def for_size(self, n_cells: int) -> "JobOptions":
+        """Return these options without processes, if they would take longer than one."""
+        return self if n_cells >= LEAST_CELLS else self._replace(n_jobs=1)
+
 
 def solve(
     labels: NDArray[np.uint16],
@@ -169,8 +184,69 @@ def _run_tasks(
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
-    return _get_jobs(min(n_jobs, len(tasks))).run(labels, w, differences, tasks)
+    with _memory_with(labels, w, differences) as (name, layout):
+        workers = _take_workers(min(n_jobs, len(tasks)))
+        try:
+            results = _run_in_workers(workers, name, layout, tasks)
+        except BaseException:
+            # Its workers may be busy, or hold an answer that nobody has fetched.
+            for worker in workers:
+                worker.close()
+            raise
+    for worker in workers:
+        if len(_spare) < n_jobs:
+            _spare.append(worker)
+        else:
+            worker.close()
+    return results
 
+
+_spare: list[Worker] = []  # processes for the next calls; each call takes out those that it uses
+
+
+def _take_workers(n: int) -> list[Worker]:
+    """Return workers that no other call uses, spare ones first."""
+    workers: list[Worker] = []
+    while len(workers) < n:
+        try:
+            workers.append(_spare.pop())
+        except IndexError:
+            workers.append(Worker(_summarise_shared))
+    return workers
+
+
+def _run_in_workers(
+    workers: list[Worker], name: str, layout: "Layout", tasks: list[Task]
+) -> list[Summary]:
+    """Return the summaries of tasks, in order; the arrays are in the memory of this name."""
+    results: list[Any] = [None] * len(tasks)
+    waiting = deque((i, 1) for i in range(len(tasks)))
+    running: dict[int, tuple[int, int]] = {}
+    while waiting or running:
+        moved = False
+        for at, worker in enumerate(workers):
+            if at in running:
+                i, attempt = running[at]
+                results[i] = worker.poll()
+                if results[i] is None:
+                    if worker.busy:
+                        continue
+                    if attempt == _ATTEMPTS:
+                        raise RuntimeError(
+                            f"the process of job {tasks[i]} has died {attempt} times"
+                        )
+                    waiting.appendleft((i, attempt + 1))
+                del running[at]
+                moved = True
+            if waiting and worker.submit(name, layout, tasks[waiting[0][0]]):
+                running[at] = waiting.popleft()
+                moved = True
+        if not moved:
+            time.sleep(_POLL_SECONDS)
+    return results
+
+
+# Shared memory ----------------------------------------------------------------------------------
 
 Layout = tuple[int, int, int, int]
 """Number of labels, number of weights, and the shape of the differences."""
@@ -187,6 +263,28 @@ def _array_views(
         (n,), np.uint16, memory.buf, w.nbytes + differences.nbytes
     )
     return labels, w, differences
+
+
+@contextmanager
+def _memory_with(
+    labels: NDArray[np.uint16], w: NDArray[np.float64], differences: NDArray[np.float64]
+) -> Iterator[tuple[str, Layout]]:
+    """Hold a copy of the arrays in shared memory; give its name and layout."""
+    from multiprocess.shared_memory import SharedMemory
+
+    parts = [np.ascontiguousarray(part).reshape(-1) for part in (w, differences, labels)]
+    owner = os.getpid()
+    memory = SharedMemory(create=True, size=sum(part.nbytes for part in parts))
+    try:
+        begin = 0
+        for part in parts:  # without views of the memory, which would keep it open
+            memory.buf[begin : begin + part.nbytes] = part.view(np.uint8).data
+            begin += part.nbytes
+        yield memory.name, (len(labels), len(w), *differences.shape)
+    finally:
+        memory.close()
+        if os.getpid() == owner:  # a forked process leaves it to its parent
+            memory.unlink()
 
 
 _attached_memory: dict[str, Any] = {}  # in a worker: the memory used last
@@ -206,127 +304,3 @@ def _summarise_shared(name: str, layout: Layout, task: Task) -> Summary:
     labels, w, differences = _array_views(_attached_memory[name], layout)
     low, high, first, stop = task
     return sum_prefixes(labels, w, np.ascontiguousarray(differences[:, low:high]), first, stop)
-
-
-class Jobs:
-    """Processes with shared memory, which stay between calls.
-
-    Parameters
-    ----------
-    n_jobs : int
-        Number of processes.
-
-    Examples
-    --------
-    >>> with Jobs(2) as jobs:
-    ...     len(jobs.workers)
-    2
-    """
-
-    def __init__(self, n_jobs: int):
-        self.workers = [Worker(_summarise_shared) for _ in range(n_jobs)]
-        self.closed = False
-        self._memory: Any = None
-
-    def run(
-        self,
-        labels: NDArray[np.uint16],
-        w: NDArray[np.float64],
-        differences: NDArray[np.float64],
-        tasks: list[Task],
-    ) -> list[Summary]:
-        """Return the summaries of tasks, in order.
-
-        Raises
-        ------
-        RuntimeError
-            If the pool is closed, or the process of a job has died three times.
-        """
-        if self.closed:
-            raise RuntimeError("`run` needs a pool that is not closed")
-        layout = self._share(labels, w, differences)
-        results: list[Any] = [None] * len(tasks)
-        waiting = deque((i, 1) for i in range(len(tasks)))
-        running: dict[int, tuple[int, int]] = {}
-        while waiting or running:
-            moved = False
-            for at, worker in enumerate(self.workers):
-                if at in running:
-                    i, attempt = running[at]
-                    results[i] = worker.poll()
-                    if results[i] is None:
-                        if worker.busy:
-                            continue
-                        self._check_attempts(tasks[i], attempt)
-                        waiting.appendleft((i, attempt + 1))
-                    del running[at]
-                    moved = True
-                if waiting and worker.submit(self._memory.name, layout, tasks[waiting[0][0]]):
-                    running[at] = waiting.popleft()
-                    moved = True
-            if not moved:
-                time.sleep(_POLL_SECONDS)
-        return results
-
-    def _share(
-        self, labels: NDArray[np.uint16], w: NDArray[np.float64], differences: NDArray[np.float64]
-    ) -> Layout:
-        """Copy arrays to the shared memory; return where they are."""
-        layout = (len(labels), len(w), *differences.shape)
-        self._reserve(labels.nbytes + w.nbytes + differences.nbytes)
-        views = _array_views(self._memory, layout)
-        views[0][...], views[1][...], views[2][...] = labels, w, differences
-        return layout
-
-    def _check_attempts(self, task: Task, attempt: int) -> None:
-        """Close and raise if a task whose process has died may not be tried again."""
-        if attempt == _ATTEMPTS:
-            self.close()
-            raise RuntimeError(f"the process of job {task} has died {attempt} times")
-
-    def _reserve(self, size: int) -> None:
-        """Make sure of so many bytes of shared memory."""
-        if self._memory is None or self._memory.size < size:
-            from multiprocess.shared_memory import SharedMemory
-
-            self._release()
-            self._memory = SharedMemory(create=True, size=size)
-
-    def _release(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-            self._memory.unlink()
-            self._memory = None
-
-    def close(self) -> None:
-        """End the processes; `run` raises from now on."""
-        self.closed = True
-        for worker in self.workers:
-            worker.close()
-        self._release()
-
-    def __enter__(self) -> "Jobs":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-_shared_jobs: dict[str, Jobs] = {}
-
-
-def _get_jobs(n_jobs: int) -> Jobs:
-    """Return the processes of the last call if their number is right, else start new ones."""
-    pool = _shared_jobs.get("pool")
-    if pool is None or pool.closed or len(pool.workers) != n_jobs:
-        close_jobs()
-        pool = _shared_jobs["pool"] = Jobs(n_jobs)
-    return pool
-
-
-@atexit.register
-def close_jobs() -> None:
-    """End the processes that `optimal_thresholds` has kept; the next call starts new ones."""
-    pool = _shared_jobs.pop("pool", None)
-    if pool is not None:
-        pool.close()

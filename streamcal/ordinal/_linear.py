@@ -9,9 +9,10 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
+from streamcal._routing import Features
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
 from streamcal._validation import as_number, as_weight, as_weights
-from streamcal.ordinal._ranks import Features, RankLearner, check_features, check_frame
+from streamcal.ordinal._ranks import RankLearner, check_features, check_frame
 
 # To import what data frames need takes a third of the time until the first sample: methods do it.
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
     def __init__(
         self,
         labels: Sequence[ClfTarget] | None,
-        loss: "str | losses.TaskLoss",
+        loss: "losses.TaskLossName | losses.TaskLoss",
         margin: float,
         averaging: str | float | None,
         l2: float,
@@ -80,7 +81,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         ValueError, TypeError
             If an argument is out of range; nothing is learned.
         """
-        weight = 1.0 if w == 1.0 else as_weight(w)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         try:
             if self._cusum.learn(x, y, weight):
                 return

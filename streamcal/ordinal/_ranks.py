@@ -49,7 +49,6 @@ from streamcal.losses._task import LABELS_OF_SMALL_TABLES
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
-Features = dict[FeatureName, Any]
 
 _MAX_LABELS = 1_000  # if labels are not given; more are likely a target of regression
 _MAX_WEIGHT = 1e230  # in a state; its product with a feature is finite
@@ -72,7 +71,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     def __init__(
         self,
         labels: Sequence[ClfTarget] | None,
-        loss: "str | losses.TaskLoss",
+        loss: "losses.TaskLossName | losses.TaskLoss",
         margin: float,
         averaging: str | float | None,
         window: int,

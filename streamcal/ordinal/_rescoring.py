@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
 from river.base.typing import FeatureName
 
+from streamcal._routing import AnyRegressor
 from streamcal._worker import Worker
-from streamcal.losses import TaskLoss
+from streamcal.losses import TaskLoss, TaskLossName
 from streamcal.ordinal.streaming import StreamingThresholds
 from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
 
@@ -36,12 +36,12 @@ class Window(NamedTuple):
     ranks: NDArray[np.int64]
     w: NDArray[np.float64]
     n_labels: int
-    loss: str | TaskLoss
+    loss: TaskLossName | TaskLoss
     size: int
     n_jobs: int
     n_samples: int
 
-    def rescore(self, regressor: base.Regressor) -> Rescored | None:
+    def rescore(self, regressor: AnyRegressor) -> Rescored | None:
         """Score the samples and solve; leave out samples whose new score is not finite.
 
         Returns
@@ -99,7 +99,7 @@ class Rescorer:
         self.due = n_samples + _RETRY_SAMPLES
         return False
 
-    def start(self, regressor: base.Regressor, window: Window) -> Rescored | None:
+    def start(self, regressor: AnyRegressor, window: Window) -> Rescored | None:
         """Rescore a window; return the result, or None if that comes from another process."""
         self.postpone(window.n_samples)  # first: after an error the next one comes later
         if self.worker is None:

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, array_of, check_alike, nest, require, state_of
 from streamcal._validation import decay_per_sample
+from streamcal._whole import Step, do_all
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.losses import TaskLoss, get_task
+from streamcal.losses import TaskLoss, TaskLossName, get_task
 from streamcal.ordinal.streaming import StreamingThresholds
 
 ROUNDING, STREAMING, RESOLVED = range(3)
@@ -55,7 +57,7 @@ class BestWay:
     def restore(self, sums: NDArray[np.float64]) -> None:
         """Take over sums."""
         self._sums: list[list[float]] = sums.tolist()
-        self._choose()
+        self.best = _best_way(self._sums)
 
     @property
     def sums(self) -> NDArray[np.float64]:
@@ -67,18 +69,25 @@ class BestWay:
 
         Without the last one, re-solved thresholds count as streaming ones.
         """
-        for way, pair in enumerate(self._sums, STREAMING):
-            difference = w * (losses[min(way, len(losses) - 1)] - losses[ROUNDING])
-            pair[0] = _DECAY * pair[0] + difference
-            pair[1] = _DECAY * _DECAY * pair[1] + difference * difference
-        self._choose()
+        do_all(*self.learn_steps(losses, w))
 
-    def _choose(self) -> None:
-        (streaming, _), (resolved, _) = self._sums
-        thresholds = RESOLVED if resolved < streaming else STREAMING
-        total, squares = self._sums[thresholds - STREAMING]
-        leads = total + _STANDARD_ERRORS * math.sqrt(squares) < 0.0
-        self.best = thresholds if leads else ROUNDING
+    def learn_steps(self, losses: Sequence[float], w: float) -> list[Step]:
+        """Return what learns the losses of a sample, as `learn` does, for `do_all`."""
+        sums = []
+        for way, (total, squares) in enumerate(self._sums, STREAMING):
+            difference = w * (losses[min(way, len(losses) - 1)] - losses[ROUNDING])
+            squares = _DECAY * _DECAY * squares + difference * difference
+            sums.append([_DECAY * total + difference, squares])
+        return [partial(vars(self).update, _sums=sums, best=_best_way(sums))]
+
+
+def _best_way(sums: list[list[float]]) -> int:
+    """Return the way to follow."""
+    (streaming, _), (resolved, _) = sums
+    thresholds = RESOLVED if resolved < streaming else STREAMING
+    total, squares = sums[thresholds - STREAMING]
+    leads = total + _STANDARD_ERRORS * math.sqrt(squares) < 0.0
+    return thresholds if leads else ROUNDING
 
 
 class ScoreModel:
@@ -109,7 +118,9 @@ class ScoreModel:
     (2, [0.0, 0.3, 0.7])
     """
 
-    def __init__(self, targets: Sequence[float], loss: str | TaskLoss, window: int) -> None:
+    def __init__(
+        self, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
+    ) -> None:
         n_labels = len(targets)
         self.way = BestWay()
         self.rounding = [(low + high) / 2.0 for low, high in pairwise(targets)]
@@ -135,14 +146,19 @@ class ScoreModel:
 
     def learn_one(self, score: float, rank: int, w: float) -> None:
         """Learn the score that a sample had before it was learned."""
+        do_all(*self.learn_steps(score, rank, w))
+
+    def learn_steps(self, score: float, rank: int, w: float) -> list[Step]:
+        """Return what learns a score, as `learn_one` does, for `do_all`."""
         ways = (ROUNDING, STREAMING) if self.resolved is None else (ROUNDING, STREAMING, RESOLVED)
         costs = self._costs
-        self.way.learn([costs.item(self._rank(way, score), rank) for way in ways], w)
-        self.streaming.learn_one(score, rank + 1, w)
+        steps = self.way.learn_steps([costs.item(self._rank(way, score), rank) for way in ways], w)
+        steps += self.streaming.learn_steps(score, rank + 1, w)
         if self.resolved is not None:
-            self.resolved.learn_one(score, rank + 1, w)
+            steps += self.resolved.learn_steps(score, rank + 1, w)
         for k, calibrator in enumerate(self.calibrators):
-            calibrator.learn_one(score, rank > k, w)
+            steps += calibrator._learn_steps(score, float(rank > k), w)
+        return steps
 
     def learn_many(
         self, scores: NDArray[np.float64], ranks: NDArray[np.int64], w: NDArray[np.float64]
@@ -190,7 +206,7 @@ class ScoreModel:
 
     @classmethod
     def thaw(
-        cls, arrays: Arrays, targets: Sequence[float], loss: str | TaskLoss, window: int
+        cls, arrays: Arrays, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
     ) -> Self | None:
         """Return the model in a state, None without any; raise unless it has these parameters."""
         if "streaming" not in arrays:

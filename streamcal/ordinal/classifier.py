@@ -9,16 +9,17 @@ model, which uses them if they are better.
 
 import copy
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-from streamcal._routing import Routing, last_step, name_of
+from streamcal._routing import AnyRegressor, Features, Routing, last_step, name_of
 from streamcal._snapshot import ClassifierSnapshot
 from streamcal._state import (
     Arrays,
@@ -34,11 +35,13 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import LARGEST, SMALLEST, as_weight, check_bool, check_count
+from streamcal._whole import Step, do_all
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
     SquaredError,
     TaskLoss,
+    TaskLossName,
     ZeroOneError,
     get_task,
 )
@@ -48,14 +51,13 @@ from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
 
-Features = dict[FeatureName, Any]
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
 
 _LOSSES_OF_ANY_SIZE = (AbsoluteError, SquaredError, ZeroOneError, AsymmetricError)
 
 
-class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.Classifier):
+class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
     """Ordinal classification: a regressor's score, rounded or cut by optimal thresholds.
 
     The regressor learns the rank of the label. Its score of a sample, taken *before* the sample is
@@ -142,10 +144,10 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     def __init__(
         self,
-        regressor: base.Regressor,
+        regressor: AnyRegressor,
         labels: Sequence[ClfTarget] | None = None,
         *,
-        loss: str | TaskLoss = "absolute",
+        loss: TaskLossName | TaskLoss = "absolute",
         window: int = 10_000,
         every: int | None = 1_000,
         n_jobs: int = 1,
@@ -225,21 +227,20 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         order = self._order.including(y)
         score = self._score(x, {})
         self._update_thresholds()
-        model = self._score_model
-        if model is not None and order is not self._order:
-            model = self._make_score_model(order)
-        sample = (x.copy(), y, score, w)
+        model, sample = self._score_model, (x.copy(), y, score, w)
+        steps: list[Step] = []
+        if model is None and len(order) > 1:
+            model = self._make_score_model(order, [*self._samples, sample][-self.window :])
+        elif model is not None:
+            if order is not self._order:
+                model = self._make_score_model(order, self._samples)
+            steps += model.learn_steps(score, order.ranks[y], w)
+        changes = {"_order": order, "_score_model": model, "_n_samples": self._n_samples + 1}
+        steps += partial(self._samples.append, sample), partial(vars(self).update, changes)
         if kwargs or w != 1.0:
             kwargs = self._route("learn_one", {**kwargs, "w": w})
         self.regressor.learn_one(x, order.target(y), **kwargs)
-
-        self._order, self._score_model = order, model
-        self._samples.append(sample)
-        self._n_samples += 1
-        if model is not None:
-            model.learn_one(score, order.ranks[y], w)
-        elif len(order) > 1:
-            self._score_model = self._make_score_model(order)
+        do_all(*steps)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label, by the way that has had the least task loss; None if none is known.
@@ -279,11 +280,12 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
 
     # Scores and thresholds --------------------------------------------------------------------
 
-    def _make_score_model(self, order: LabelOrder) -> ScoreModel:
-        """Return thresholds and calibrators learned from the recorded scores."""
-        _, _, scores, w = zip(*self._samples, strict=True)
+    def _make_score_model(self, order: LabelOrder, samples: Iterable[Sample]) -> ScoreModel:
+        """Return thresholds and calibrators learned from recorded scores."""
+        _, labels, scores, w = zip(*samples, strict=True)
+        ranks = np.array([order.ranks[y] for y in labels], np.int64)
         model = ScoreModel(order.targets, self.loss, self.window)
-        model.learn_many(np.array(scores), self._recorded_ranks(order), np.array(w))
+        model.learn_many(np.array(scores), ranks, np.array(w))
         if self._score_model is not None:
             model.follow_as(self._score_model)
         return model
@@ -377,7 +379,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[base.Regressor], base.
         self._samples.extend((x, order.labels[rank], score, w) for x, rank, (score, w) in rows)
 
     @property
-    def _wrapped_model(self) -> base.Regressor:
+    def _wrapped_model(self) -> AnyRegressor:
         return self.regressor
 
     @property

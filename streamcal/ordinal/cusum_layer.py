@@ -88,7 +88,7 @@ def margin_loss(
     y: jax.Array,
     *,
     margin: float = 1.0,
-    loss: "str | losses.TaskLoss" = "absolute",
+    loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
 ) -> jax.Array:
     """Return max_r [s(r) + margin · ℓ(r, y)] − s(y), convex in the logits, of shape (...).
 

@@ -21,8 +21,9 @@ from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
 from streamcal._clone import Cloned
+from streamcal._routing import Features
 from streamcal._validation import as_score, check_count
-from streamcal.ordinal._ranks import Features, check_features, check_frame
+from streamcal.ordinal._ranks import check_features, check_frame
 
 
 class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):

@@ -12,6 +12,7 @@ Every mistake may add a sample, so a stream needs a budget.
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
 from streamcal._locked import Locked
+from streamcal._routing import Features
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
 from streamcal._validation import LARGEST, as_score, as_weight, check_choice, check_count
-from streamcal.ordinal._ranks import Features, RankLearner, check_features
+from streamcal._whole import Step, do_all
+from streamcal.ordinal._ranks import RankLearner, check_features
 
 MAX_DEGREE = 100  # greater powers overflow for ordinary samples
 KERNELS = ("linear", "rbf", "polynomial")
@@ -94,7 +97,7 @@ class KernelCuSumRank(Locked, RankLearner):
         coef0: float = 1.0,
         budget: int | None = 1_000,
         drop: str = "oldest",
-        loss: "str | losses.TaskLoss" = "absolute",
+        loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 0.0,
         averaging: str | float | None = None,
         intercept: bool = True,
@@ -184,8 +187,9 @@ class KernelCuSumRank(Locked, RankLearner):
             self._check_label(y)
             products = self._products(values)
             key: Key = frozenset((f, v) for f, v in values.items() if v)
-            if self._cusum.learn_atom(products, y, weight, key) and key not in self._kept:
-                self._add_sample(key)
+            learn = partial(self._cusum.learn_atom, products, y, weight, key)
+            # It returns whether the sample was mistaken; only then is it kept.
+            do_all(learn, *(() if key in self._kept else self._steps_to_keep(key)))
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label whose cumulative score is highest, None before anything is learned.
@@ -246,37 +250,47 @@ class KernelCuSumRank(Locked, RankLearner):
                 return products
             return np.asarray((self.gamma * products + self.coef0) ** self.degree)
 
-    def _add_sample(self, key: Key) -> None:
+    def _steps_to_keep(self, key: Key) -> list[Step]:
+        """Write a sample to a free row; return what keeps it, and drops another if it must."""
         new = [feature for feature, _ in key if feature not in self._columns]
+        columns = self._columns.copy()
         # The order of a set differs between processes.
         for feature in sorted(new, key=repr):
-            self._columns[feature] = len(self._columns)
-        self._make_room()
-        row = self._free.pop()
+            columns[feature] = len(columns)
+        self._make_room(len(columns))
+        row = self._free[-1]
         self._samples[row] = 0.0
         for feature, value in key:
-            self._samples[row, self._columns[feature]] = value
-        self._kept[key] = row
-        if self.budget is not None and len(self._kept) > self.budget:
-            self._drop_sample()
+            self._samples[row, columns[feature]] = value
+        steps: list[Step] = [
+            partial(vars(self).update, _columns=columns),
+            partial(self._kept.__setitem__, key, row),
+            self._free.pop,
+        ]
+        if self.budget is not None and len(self._kept) >= self.budget:
+            victim = self._find_victim()
+            steps += [
+                partial(self._cusum.forget, victim),
+                partial(self._kept.pop, victim),
+                partial(self._free.append, self._kept[victim]),
+            ]
+        return steps
 
-    def _make_room(self) -> None:
-        """Make sure of a free row and of all columns; grow by half if there are too few."""
-        n_rows, n_columns = self._samples.shape
+    def _make_room(self, n_columns: int) -> None:
+        """Make sure of a free row and of so many columns; grow by half if there are too few."""
+        n_rows, n_old = self._samples.shape
         rows = 0 if self._free else 1 + (n_rows + 1) // 2
-        columns = max(0, len(self._columns) - n_columns)
-        columns += len(self._columns) // 2 if columns else 0
+        columns = max(0, n_columns - n_old)
+        columns += n_columns // 2 if columns else 0
         if rows or columns:
-            self._samples = np.pad(self._samples, ((0, rows), (0, columns)))
-            self._free[:0] = range(n_rows + rows - 1, n_rows - 1, -1)
+            samples = np.pad(self._samples, ((0, rows), (0, columns)))
+            free = [*range(n_rows + rows - 1, n_rows - 1, -1), *self._free]
+            self._samples, self._free = samples, free
 
-    def _drop_sample(self) -> None:
-        """Drop a sample, but not the last one."""
-        keys = list(self._kept)[:-1] or list(self._kept)
-        victim = keys[0]
-        if self.drop == "smallest":
-            _, _, weights = self._cusum.stored()
-            sizes = np.square(weights[: len(keys), 0]).sum(axis=1)
-            victim = keys[int(sizes.argmin())]
-        self._cusum.forget(victim)
-        self._free.append(self._kept.pop(victim))
+    def _find_victim(self) -> Key:
+        """Return which sample is dropped; learning another one does not change their order."""
+        keys = list(self._kept)
+        if self.drop == "oldest":
+            return keys[0]
+        _, _, weights = self._cusum.stored()
+        return keys[int(np.square(weights[: len(keys), 0]).sum(axis=1).argmin())]

@@ -1,5 +1,6 @@
 """Optimal thresholds of a stream, exact after every sample that is learned or unlearned."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,12 @@ from streamcal._validation import (
     check_same_length,
     growth_per_sample,
 )
+from streamcal._whole import Step
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.kernels.score_index import LARGEST_GROWTH
-from streamcal.losses import TaskLoss, ZeroOneError, get_task
+from streamcal.losses import TaskLoss, TaskLossName, ZeroOneError, get_task
 from streamcal.losses._task import LABELS_OF_SMALL_TABLES, check_n_labels
 from streamcal.ordinal._samples import Samples, as_ranks, is_accurate, spread_of
 from streamcal.ordinal.thresholds import Thresholds, find_cuts
@@ -110,7 +112,7 @@ class StreamingThresholds(Stateful, Cloned):
     def __init__(
         self,
         n_labels: int,
-        loss: str | TaskLoss = "absolute",
+        loss: TaskLossName | TaskLoss = "absolute",
         *,
         window: int | None = None,
         half_life: float | None = None,
@@ -171,10 +173,14 @@ class StreamingThresholds(Stateful, Cloned):
         """
         try:
             learned = self._index.learn(score, y - 1.0, w)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # not plain floats: convert or raise
             self._index.learn(*self._as_sample(score, y, w))
+
+    def learn_steps(self, score: float, y: int, w: float) -> tuple[Step, ...]:
+        """Return what learns a sample, as `learn_one` does, for `do_all`."""
+        return (partial(self._index.learn, *self._as_sample(score, y, w)),)
 
     def unlearn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(K log n_scores).
@@ -246,7 +252,9 @@ class StreamingThresholds(Stateful, Cloned):
         return 1 + int(np.searchsorted(found.thresholds, number, side="right"))
 
     def predict_many(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """Return the labels of scores, shape ``(n_samples,)``; a Series for a Series.
+        """Return the labels of scores, shape ``(n_samples,)``.
+
+        For a Series they are one with the same index, and with its name followed by ``_label``.
 
         Raises
         ------
@@ -254,7 +262,8 @@ class StreamingThresholds(Stateful, Cloned):
             If nothing has been learned, or a score is not finite.
         """
         vector = as_vector(scores, "scores")
-        return like_given(1 + np.searchsorted(self.thresholds, vector, side="right"), scores)
+        labels = 1 + np.searchsorted(self.thresholds, vector, side="right")
+        return like_given(labels, scores, "label")
 
     @property
     def thresholds(self) -> NDArray[np.float64]:

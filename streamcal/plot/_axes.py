@@ -15,6 +15,7 @@ from streamcal._extras import missing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axes._base import _AxesBase
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours: distinct for all kinds of colour vision.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
@@ -78,9 +79,11 @@ def opacity(ax: Axes, share: float) -> float:
     return share if foreground(ax) == (0.0, 0.0, 0.0) else 2.0 * share
 
 
-def figure_of(ax: _AxesBase) -> Any:
+def figure_of(ax: _AxesBase) -> Figure:
     """Return the whole figure of axes, also of those in a subfigure."""
-    return ax.get_figure(root=True)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def background(ax: Axes) -> Color:

@@ -98,7 +98,8 @@ class FittedBox(Artist):
 
     def _renderer(self) -> Any:
         assert self.axes is not None
-        return figure_of(self.axes)._get_renderer()
+        figure: Any = figure_of(self.axes)
+        return figure._get_renderer()
 
 
 def points_to_pixels(ax: Axes, points: float = _GAP) -> float:

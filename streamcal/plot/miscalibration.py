@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Self
 
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
-from streamcal.plot._axes import line_style, new_axes
+from streamcal.plot._axes import figure_of, line_style, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from streamcal.plot._fitted import FittedBox
@@ -60,7 +60,7 @@ class MiscalibrationDisplay:
     """
 
     ax_: Axes
-    figure_: Figure | SubFigure
+    figure_: Figure
     lines_: list[Line2D]
     legend_: FittedBox | None
 
@@ -126,5 +126,5 @@ class MiscalibrationDisplay:
         pairs = zip(self.lines_, self.histories, strict=True) if named else ()
         self.legend_ = add_legend(ax, [Entry(line, name) for line, name in pairs])
         self.ax_ = ax
-        self.figure_ = ax.figure
+        self.figure_ = figure_of(ax)
         return self

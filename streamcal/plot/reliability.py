@@ -21,7 +21,7 @@ from streamcal.calibration.shape import Shape, shapes_of
 from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS
 from streamcal.metrics.corp import SCORES
-from streamcal.plot._axes import line_style, muted, new_axes, opacity
+from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
 from streamcal.plot._predictions import predictions_of
 from streamcal.plot.reliability_curve import (
     Array,
@@ -37,7 +37,7 @@ from streamcal.plot.reliability_curve import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import FillBetweenPolyCollection
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from streamcal.plot._fitted import FittedBox
@@ -103,7 +103,7 @@ class ReliabilityDisplay:
     """
 
     ax_: Axes
-    figure_: Figure | SubFigure
+    figure_: Figure
     lines_: list[Line2D]
     bands_: list[FillBetweenPolyCollection]
     text_: FittedBox
@@ -392,7 +392,7 @@ class ReliabilityDisplay:
         if ax is None:
             ax = new_axes(5.6, 6.2)
         self.ax_ = ax
-        self.figure_ = ax.figure
+        self.figure_ = figure_of(ax)
         paths = [curve.points() for curve in self.curves]
         bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
         self._draw_curves(ax, paths)

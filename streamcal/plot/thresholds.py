@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._validation import as_vector, as_weights, check_same_length
 from streamcal.ordinal._samples import as_ranks
 from streamcal.ordinal.thresholds import Thresholds
-from streamcal.plot._axes import COLORS, foreground, muted, new_axes, opacity, visible
+from streamcal.plot._axes import COLORS, figure_of, foreground, muted, new_axes, opacity, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from streamcal.plot._fitted import FittedBox
@@ -65,7 +65,7 @@ class ThresholdDisplay:
     """
 
     ax_: Axes
-    figure_: Figure | SubFigure
+    figure_: Figure
     lines_: list[Line2D]
     legend_: FittedBox | None
 
@@ -182,5 +182,5 @@ class ThresholdDisplay:
         words = "threshold" if len(self.lines_) == 1 else "thresholds"
         self.legend_ = add_legend(ax, [Entry(line, words) for line in self.lines_[:1]])
         self.ax_ = ax
-        self.figure_ = ax.figure
+        self.figure_ = figure_of(ax)
         return self

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal.decision.goals import get_metric
+from streamcal.decision.goals import AnyMetric, get_metric
 from streamcal.decision.maximize import Decision, maximize, utility_curve
 from streamcal.decision.metric import Metric
-from streamcal.plot._axes import COLORS, muted, new_axes, visible
+from streamcal.plot._axes import COLORS, figure_of, muted, new_axes, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from streamcal.plot._fitted import FittedBox
@@ -63,7 +63,7 @@ class UtilityCurveDisplay:
     """
 
     ax_: Axes
-    figure_: Figure | SubFigure
+    figure_: Figure
     lines_: list[Line2D]
     legend_: FittedBox | None
 
@@ -83,7 +83,7 @@ class UtilityCurveDisplay:
     def from_probabilities(
         cls,
         probabilities: ArrayLike,
-        metric: Any = "f1",
+        metric: AnyMetric = "f1",
         *,
         counts: Any = None,
         ax: Axes | None = None,
@@ -137,5 +137,5 @@ class UtilityCurveDisplay:
         words = (f"expected {self.name}", "probability of the last one labelled 1")
         entries = [*map(Entry, (curve, levels), words), Entry(dot, f"k = {k:,}: {best:.4f}")]
         self.legend_ = add_legend(ax, entries)
-        self.ax_, self.figure_, self.lines_ = ax, ax.figure, [curve, levels]
+        self.ax_, self.figure_, self.lines_ = ax, figure_of(ax), [curve, levels]
         return self

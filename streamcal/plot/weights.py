@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, check_same_length
-from streamcal.plot._axes import new_axes
+from streamcal.plot._axes import figure_of, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
     from streamcal.plot._fitted import FittedBox
 
@@ -63,7 +63,7 @@ class HedgeWeightsDisplay:
     """
 
     ax_: Axes
-    figure_: Figure | SubFigure
+    figure_: Figure
     areas_: list[PolyCollection]
     legend_: FittedBox | None
 
@@ -137,7 +137,7 @@ class HedgeWeightsDisplay:
         ax.spines["left"].set_bounds(0.0, 1.0)
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_ = ax
-        self.figure_ = ax.figure
+        self.figure_ = figure_of(ax)
         return self
 
 

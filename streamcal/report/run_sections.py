@@ -8,7 +8,7 @@ import numpy as np
 
 from streamcal._log_loss import RULE
 from streamcal._state import decode
-from streamcal.durable.labels import LabelJoin
+from streamcal.durable.labels import JOIN, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import LENGTH, TIMELINE, Periods, Timeline
 from streamcal.report import verdict
@@ -19,7 +19,6 @@ from streamcal.report.table_sections import Scored, of_sample
 RAW, CALIBRATED = "score", "calibrated"
 """The names of the two columns."""
 
-_JOIN = "join"
 _LAST = 10  # periods of the alarm
 
 
@@ -43,7 +42,7 @@ class Run:
     def __init__(self, store: Store) -> None:
         self.offset = store.offset
         self.timeline: Timeline | None = _read(store, TIMELINE, Timeline)
-        self.join: LabelJoin | None = _read(store, _JOIN, LabelJoin)
+        self.join: LabelJoin | None = _read(store, JOIN, LabelJoin)
 
     @property
     def lag(self) -> int | None:

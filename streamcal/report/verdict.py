@@ -206,14 +206,14 @@ def gain_in_words(gain: Gain) -> str:
     >>> gain_in_words(Gain(0.5, 0.43, 0.0001, 10, 10))[:63]
     'Calibration lowers the log loss by 14\xa0%, from 0.5000 to 0.4300.'
     >>> print(gain_in_words(Gain(0.5, 0.49, 0.2, 6, 10)))
-    No clear difference in log loss: 0.5000 before calibration, 0.4900 after it.
+    Log loss 0.5000 → 0.4900, lower in 6 of the last 10 periods; the difference may be chance.
     """
-    means = f"{gain.before:.4f} before calibration, {gain.after:.4f} after it"
     if math.isnan(gain.p_value):
+        means = f"{gain.before:.4f} before calibration, {gain.after:.4f} after it"
         return f"Too few samples to compare the log losses: {means}."
-    if not gain.is_clear:
-        return f"No clear difference in log loss: {means}."
     lower = gain.after < gain.before
+    if not gain.is_clear:
+        return _unclear_in_words(gain, lower)
     share = abs(gain.after - gain.before) / gain.before if gain.before else math.inf
     by = f" by {_percent(share)}" if math.isfinite(share) else ""
     n = gain.n_lower if lower else gain.n_last - gain.n_lower
@@ -223,6 +223,20 @@ def gain_in_words(gain: Gain) -> str:
         f" {gain.before:.4f} to {gain.after:.4f}. It is {'lower' if lower else 'higher'} in"
         f" {periods} of the last {gain.n_last} periods."
     )
+
+
+def _unclear_in_words(gain: Gain, lower: bool) -> str:
+    """Return a sentence about a difference that the test does not confirm."""
+    means = f"Log loss {gain.before:.4f} → {gain.after:.4f}"
+    if gain.before == gain.after:
+        return f"{means}, no difference."
+    n, last = gain.n_lower if lower else gain.n_last - gain.n_lower, gain.n_last
+    how = "lower" if lower else "higher"
+    if last == _LAST:  # there may have been more
+        return f"{means}, {how} in {n} of the last {last} periods; the difference may be chance."
+    if n == last:
+        return f"{means}, {how} in all {n} periods; too few periods to rule out chance."
+    return f"{means}, {how} in {n} of {last} periods; the difference may be chance."
 
 
 def _percent(share: float) -> str:

@@ -10,7 +10,6 @@ most a sixth of the time, for tables of any size.
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Hashable
 from http import HTTPStatus
@@ -18,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from streamcal._locked import new_mutex
 from streamcal.report import page, prometheus
 from streamcal.report.content import Report
 
@@ -45,7 +45,7 @@ class Source:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._build, self._stamp, self._clock = build, stamp, clock
-        self._mutex = threading.Lock()
+        self._mutex = new_mutex()
         self._report: Report | None = None
         self._report_stamp: Hashable = None
         self._next_build = 0.0

@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
@@ -35,6 +36,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     predictions, and the classifier learns the batch. A classifier without ``partial_fit`` is fitted
     to the first batch only, and one in a ``FrozenEstimator`` is never fitted. Their calibration
     follows the stream all the same.
+
+    Some classifiers answer NaN for each class until they have learned all classes, as `GaussianNB`.
+    The answer is then the frequency of each class so far, by the rule of Krichevsky and Trofimov:
+    (n + ½)/(N + K/2) for n of N labels and K classes. Calibrators do not learn such rows.
 
     Parameters
     ----------
@@ -113,8 +118,11 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                 clone(self.estimator), X, y, cv=self.cv, method=method, params=fit_params
             )
             raw = answers if method == "predict_proba" else _from_decisions(answers)
-        self._learn(strategy, raw, _indices_of(y, classes), weights)
+        indices = _indices_of(y, classes)
+        _check_probabilities(raw)
+        self._learn(strategy, raw, indices, weights)
         self.estimator_, self.classes_, self._strategy = model, classes, strategy
+        self._counts = np.bincount(indices, minlength=len(classes))
         return self
 
     def partial_fit(
@@ -146,34 +154,38 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if hasattr(self, "estimator_"):
             if classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
                 raise ValueError(f"`classes` must be {self.classes_} as before, got {classes}")
-            self._learn(
-                self._strategy,
-                _probabilities(self.estimator_, X),
-                _indices_of(y, self.classes_),
-                weights,
-            )
+            raw, indices = _probabilities(self.estimator_, X), _indices_of(y, self.classes_)
+            _check_probabilities(raw)
             if classifier_learns:
                 self.estimator_.partial_fit(X, y, **fit_params)
+            self._learn(self._strategy, raw, indices, weights)
+            self._counts = self._counts + np.bincount(indices, minlength=len(self.classes_))
             return self
         if not classifier_learns:
             return self.fit(X, y, sample_weight)
         if classes is None:
             raise ValueError("`classes` must hold all classes at the first call of partial_fit")
         known = np.unique(classes)
-        _indices_of(y, known)
+        indices = _indices_of(y, known)
         strategy = self._make_strategy()
         model = clone(self.estimator).partial_fit(X, y, classes=known, **fit_params)
         self.estimator_, self.classes_, self._strategy = model, known, strategy
+        self._counts = np.bincount(indices, minlength=len(known))
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the calibrated probability of each class; shape (n_samples, n_classes)."""
         check_is_fitted(self, "estimator_")
         raw = _probabilities(self.estimator_, X)
+        silent = _check_probabilities(raw)
         if raw.shape[1] < 2 or not len(raw):
             return raw
+        frequencies = (self._counts + 0.5) / (self._counts + 0.5).sum()
+        raw[silent] = frequencies
         columns: Columns = dict(enumerate(raw.T))
-        return self._strategy.for_labels(columns).predict_many(columns, {}).T
+        values = self._strategy.for_labels(columns).predict_many(columns, {}).T
+        values[silent] = frequencies
+        return values
 
     def predict_proba_frame(self, X: IntoDataFrame) -> IntoDataFrame:
         """Return `predict_proba` in a data frame of the same library as ``X``, with its index.
@@ -247,7 +259,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         weights: NDArray[np.float64],
     ) -> None:
         """Teach the strategy the samples whose weight is not 0; one class needs no calibration."""
-        kept = weights > 0.0
+        kept = (weights > 0.0) & ~np.isnan(raw).all(axis=1)
         columns: Columns = dict(enumerate(raw[kept].T))
         if len(columns) > 1 and kept.any():
             labels = indices[kept].tolist()
@@ -270,10 +282,23 @@ def _indices_of(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return indices
 
 
+def _check_probabilities(raw: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Raise unless all lie in [0, 1]; return for which rows there are none: all are NaN."""
+    silent: NDArray[np.bool_] = np.asarray(np.isnan(raw).all(axis=1))
+    good = (raw >= LEAST_PROBABILITY) & (raw <= MOST_PROBABILITY) | silent[:, None]
+    if not good.all():
+        row, column = np.argwhere(~good)[0]
+        raise ValueError(
+            "`estimator` must have probabilities in [0, 1], or NaN for all classes, got"
+            f" {raw[row, column]} in row {row}"
+        )
+    return silent
+
+
 def _probabilities(model: Any, X: Any) -> NDArray[np.float64]:
     """Return the classifier's own probabilities; shape (n_samples, n_classes)."""
     if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(X), dtype=np.float64)
+        return np.array(model.predict_proba(X), dtype=np.float64)  # a copy: they may be cached
     return _from_decisions(model.decision_function(X))
 
 

@@ -2,19 +2,32 @@
 
 Spark passes rows with a key and a state to Python one by one, which takes longer than learning
 them. So each partition groups its rows by key and makes one *bundle* of the rows of a key, a binary
-value in Arrow's stream format. Each bundle has the number of its partition and its own number,
-which determine the order of the rows when bundles are joined. Columns keep their types and values,
-since they are never converted from Arrow.
+value in Arrow's stream format. Of many or wide rows it makes several, since Spark copies each value
+as a whole. Each bundle has the number of its partition and its own number, which determine the
+order of the rows when bundles are joined. Columns keep their types and values, since they are never
+converted from Arrow.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-ROWS = 1 << 18  # the greatest number of rows in a bundle, and of a partition in memory
+ROWS = 1 << 18  # the greatest number of rows of a partition in memory, but for one batch of Spark's
+BYTES_IN_MEMORY = 1 << 26  # the same in bytes
+# A value that Spark has to hold, and copy, as a whole: the greatest size of a bundle, unless one
+# row is larger, and about that of a batch of Arrow.
+BYTES = 1 << 22
+MARK = b"streamcal: columns"
+"""The key of a bundle without rows, which each partition sends first.
+
+Its state has the columns that a checkpoint has learned from. Without it, a query with another key
+column would have only new keys, and nobody would notice.
+"""
+
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
@@ -26,25 +39,70 @@ SCHEMA = StructType(
 
 
 class Bundler:
-    """Makes bundles of rows, each of one value of the column ``key``; of all rows without it."""
+    """Makes bundles of rows, each of one value of the column ``key``; of all rows without it.
 
-    def __init__(self, key: str | None) -> None:
+    Parameters
+    ----------
+    names : sequence of str
+        The names of the columns in bundles, in place of those that Spark has.
+    key : str, optional
+    """
+
+    def __init__(self, names: Sequence[str], key: str | None) -> None:
+        self.names = list(names)
         self.key = key
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield bundles of the rows of a partition, by `SCHEMA`."""
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
-        for number, table in enumerate(_tables(batches)):
-            keys, tables = (pa.nulls(1), [table]) if self.key is None else _split(table, self.key)
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "key": _as_bytes(keys),
-                    "partition": np.full(len(tables), context.partitionId(), np.int32),
-                    "number": np.full(len(tables), number, np.int32),
-                    "rows": pa.array([pack(rows) for rows in tables], pa.binary()),
-                }
-            )
+        number = 0
+        partition = context.partitionId()
+        sizes = ((batch, batch.nbytes) for batch in batches)
+        for table in _tables(sizes, BYTES_IN_MEMORY):
+            if number == 0:
+                yield _batch(pa.array([MARK], pa.binary()), partition, number, [None])
+            for keys, bundles in _in_batches(*self._group(table.rename_columns(self.names))):
+                yield _batch(keys, partition, number, bundles)
+                number += len(keys)
+
+    def _group(self, table: pa.Table) -> tuple[pa.Array, list[pa.Table]]:
+        """Return the keys of a table as bytes, and the rows of each."""
+        if self.key is None:
+            return pa.nulls(1, pa.binary()), [table]
+        keys, tables = _split(table, self.key)
+        return _as_bytes(keys), tables
+
+
+def _batch(
+    keys: pa.Array, partition: int, number: int, bundles: Sequence[bytes | None]
+) -> pa.RecordBatch:
+    """Return bundles by `SCHEMA`, numbered from ``number`` on."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": keys,
+            "partition": np.full(len(keys), partition, np.int32),
+            "number": np.arange(number, number + len(keys), dtype=np.int32),
+            "rows": pa.array(bundles, pa.binary()),
+        }
+    )
+
+
+def _in_batches(keys: pa.Array, tables: list[pa.Table]) -> Iterator[tuple[pa.Array, list[bytes]]]:
+    """Yield bundles of the tables of keys, in batches of about `BYTES`, each with its key."""
+    places: list[int] = []
+    bundles: list[bytes] = []
+    size = 0
+    for place, table in enumerate(tables):
+        for bundle in pack_in_parts(table, BYTES):
+            places.append(place)
+            bundles.append(bundle)
+            size += len(bundle)
+            if size >= BYTES:
+                yield keys.take(pa.array(places)), bundles
+                places, bundles, size = [], [], 0
+    if bundles:
+        yield keys.take(pa.array(places)), bundles
 
 
 def _split(table: pa.Table, key: str) -> tuple[pa.Array, list[pa.Table]]:
@@ -59,9 +117,10 @@ def _split(table: pa.Table, key: str) -> tuple[pa.Array, list[pa.Table]]:
 
 def unbundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of bundles, which are the column ``rows``."""
-    bundles = (bundle for batch in batches for bundle in batch.column("rows"))
-    parts = (part for bundle in bundles for part in pa.ipc.open_stream(bundle.as_buffer()))
-    for table in _tables(parts):
+    bundles = (bundle.as_buffer() for batch in batches for bundle in batch.column("rows"))
+    # What `pack` writes has one batch.
+    rows = ((batch, bundle.size) for bundle in bundles for batch in pa.ipc.open_stream(bundle))
+    for table in _tables(rows, BYTES):
         yield from table.to_batches()
 
 
@@ -78,10 +137,41 @@ def unpack(bundle: bytes) -> pa.Table:
     return pa.ipc.open_stream(bundle).read_all()
 
 
-def parts(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in parts of at most `ROWS` rows."""
-    for start in range(0, len(table), ROWS):
-        yield table.slice(start, ROWS)
+def pack_in_parts(table: pa.Table, n_bytes: int) -> Iterator[bytes]:
+    """Yield rows as bundles of at most so many bytes, or of one row."""
+    bundle = pack(table)  # `table.nbytes` takes as long
+    if len(bundle) <= n_bytes or len(table) <= 1:
+        yield bundle
+        return
+    n_rows = max(1, len(table) * n_bytes // len(bundle))
+    for start in range(0, len(table), n_rows):
+        yield from pack_in_parts(table.slice(start, n_rows), n_bytes)
+
+
+def in_order(tables: Sequence[pa.Table], places: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Yield the rows of tables, as if they were one, by their places, in tables of about `BYTES`.
+
+    The tables are not joined: together they may be larger than an array of Arrow can be.
+
+    Examples
+    --------
+    >>> tables = [pa.table({"a": [0, 1]}), pa.table({"a": [2, 3, 4]})]
+    >>> [table["a"].to_pylist() for table in in_order(tables, np.array([4, 0, 2]))]
+    [[4, 0, 2]]
+    """
+    ends = np.cumsum([len(table) for table in tables])
+    n_bytes = sum(table.nbytes for table in tables)
+    n_rows = max(1, int(ends[-1]) * BYTES // max(n_bytes, 1))
+    for start in range(0, len(places), n_rows):
+        wanted = places[start : start + n_rows]
+        of = np.searchsorted(ends, wanted, side="right")
+        by_table = np.argsort(of, kind="stable")
+        numbers, starts = np.unique(of[by_table], return_index=True)
+        taken = [
+            tables[number].take(rows - (ends[number] - len(tables[number])))
+            for number, rows in zip(numbers, np.split(wanted[by_table], starts[1:]), strict=True)
+        ]
+        yield pa.concat_tables(taken).combine_chunks().take(np.argsort(by_table))
 
 
 def _as_bytes(keys: pa.Array) -> pa.Array:
@@ -93,15 +183,19 @@ def _as_bytes(keys: pa.Array) -> pa.Array:
     return (keys if raw else keys.cast(pa.string())).cast(pa.binary())
 
 
-def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield tables of at least `ROWS` rows, at most a batch more; the last may be smaller."""
+def _tables(batches: Iterator[tuple[pa.RecordBatch, int]], n_bytes: int) -> Iterator[pa.Table]:
+    """Yield tables of at least `ROWS` rows or so many bytes, at most a batch more.
+
+    Batches come with their bytes. The last table may be smaller.
+    """
     waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
+    rows = size = 0
+    for batch, n in batches:
         waiting.append(batch)
-        size += batch.num_rows
-        if size >= ROWS:
+        rows += batch.num_rows
+        size += n
+        if rows >= ROWS or size >= n_bytes:
             yield pa.Table.from_batches(waiting).combine_chunks()
-            waiting, size = [], 0
-    if size:
+            waiting, rows, size = [], 0, 0
+    if rows:
         yield pa.Table.from_batches(waiting).combine_chunks()

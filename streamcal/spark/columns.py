@@ -1,5 +1,6 @@
 """Checks of the names and types of columns."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,7 +25,7 @@ def check_frame(df: Any, argument: str) -> None:
     if not isinstance(df, DataFrame):
         raise TypeError(f"`{argument}` must be a pyspark.sql.DataFrame, got {type(df).__name__}")
     names = df.schema.names
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise ValueError(f"`{argument}` must have unique column names, got {repeated} repeatedly")
 

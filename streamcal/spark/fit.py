@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from streamcal import losses
 from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
-from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
 from streamcal.spark.columns import check_frame, check_samples
 
 
@@ -26,9 +26,9 @@ def isotonic_fit(
     score: str,
     label: str,
     weight: str | None = None,
-    loss: str | losses.Loss = "squared",
-    interpolation: str = "linear",
-    outside: str = "clip",
+    loss: losses.MeanLossName | losses.Loss = "squared",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
     n_ranges: int | None = None,
 ) -> Staircase:
     """Return the non-decreasing map of scores that minimises the total loss over a frame.

@@ -10,7 +10,8 @@ micro-batch takes three steps:
 3. The bundles, which now have calibrated values, are split into rows again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates o
 _ORDERS = "must be a column of numbers, strings, dates or times"
 
 _STATE = StructType([StructField("calibrator", BinaryType())])
+_COLUMNS = StructType([StructField("columns", StringType())])
 
 
 def calibrate(
@@ -124,8 +126,10 @@ def calibrate(
     Nothing of that micro-batch is committed; filter out such rows before.
 
     A key keeps the parameters of its calibrator: after a restart another ``calibrator`` applies
-    only to new keys. The order of micro-batches is that of the source; if a key is read from
-    several partitions at once, ``order`` sorts only within a micro-batch.
+    only to new keys. If ``key``, ``score`` or ``label`` are other columns than those that a
+    checkpoint has learned from, its query ends with an error at the first rows. The order of
+    micro-batches is that of the source; if a key is read from several partitions at once, ``order``
+    sorts only within a micro-batch.
     """
     _check_stream(df)
     schema = df.schema
@@ -137,9 +141,11 @@ def calibrate(
     _check_new_column(schema, new_column)
     make = _maker(calibrator)
     check_fields(schema, _fields_of(make()))
-    bundled = df.mapInArrow(bundles.Bundler(key), bundles.SCHEMA)
+    # Spark takes a dot in the name of a column for a field of a struct.
+    plain = df.toDF(*(f"c{number}" for number in range(len(schema.names))))
+    bundled = plain.mapInArrow(bundles.Bundler(schema.names, key), bundles.SCHEMA)
     learned = bundled.groupBy("key").transformWithState(
-        _Learner(make, score, label, weight, order, new_column),
+        _Learner(make, key, score, label, weight, order, new_column),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
@@ -215,12 +221,17 @@ def _fields_of(calibrator: AnyCalibrator) -> Sequence[str]:
     return calibrator.fields if isinstance(calibrator, SegmentCalibrator) else ()
 
 
+def _listed(columns: dict[str, str | None]) -> str:
+    return ", ".join(map(repr, columns.values()))
+
+
 class _Learner(StatefulProcessor):
     """Step 2: predict and learn the bundles of one key."""
 
     def __init__(
         self,
         make: Callable[[], AnyCalibrator],
+        key: str | None,
         score: str,
         label: str,
         weight: str | None,
@@ -228,6 +239,7 @@ class _Learner(StatefulProcessor):
         new_column: str,
     ) -> None:
         self.make = make
+        self.key = key
         self.score = score
         self.label = label
         self.weight = weight
@@ -235,33 +247,70 @@ class _Learner(StatefulProcessor):
         self.new_column = new_column
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
+        """Name the states: that of each key, and that of `bundles.MARK`."""
         self.state = handle.getValueState("calibrator", _STATE)
+        self.columns = handle.getValueState("columns", _COLUMNS)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         """Predict and learn the rows of one key in a micro-batch."""
-        table = self._join(rows)
+        found = list(rows)
+        if any(bundle.rows is None for bundle in found):
+            self._check_columns()
+        found = [bundle for bundle in found if bundle.rows is not None]
+        if found:
+            yield from self._learn(key, found)
+
+    def _check_columns(self) -> None:
+        """Raise unless the checkpoint was learned from these columns; keep them if it is new."""
+        columns = {"key": self.key, "score": self.score, "label": self.label}
+        stored = self.columns.get()
+        if not stored:
+            self.columns.update((json.dumps(columns),))
+        elif json.loads(stored[0]) != columns:
+            before = json.loads(stored[0])
+            raise ValueError(
+                "`key`, `score` and `label` must be those of the checkpoint,"
+                f" {_listed(before)}, got {_listed(columns)}; use another checkpoint, or rename the"
+                " columns if they have the same values"
+            )
+
+    def _learn(self, key: Any, found: list[Row]) -> Iterator[Row]:
+        """Predict and learn the bundles of a key."""
+        found.sort(key=lambda bundle: (bundle.partition, bundle.number))
+        tables = [bundles.unpack(bundle.rows) for bundle in found]
         stored = self.state.get()
         calibrator = _read(bytes(stored[0])) if stored else self.make()
+        samples = pa.concat_tables([self._samples(table, calibrator) for table in tables])
+        places = None
+        if self.order is not None:
+            indices = pc.sort_indices(samples, [(self.order, "ascending")])
+            places = indices.to_numpy().astype(np.int64)
+            samples = samples.take(places)
         try:
-            values, learned = self._predict_learn(calibrator, table)
+            values, learned = self._predict_learn(calibrator, samples)
         except ValueError as error:
             name = "null" if key[0] is None else repr(bytes(key[0]).decode(errors="replace"))
             raise ValueError(f"key {name}: {error}") from error
         if learned:
             self.state.update((calibrator.to_bytes(),))
-        column = pa.array(values, from_pandas=True)  # NaN is null
-        table = table.append_column(self.new_column, column)
-        for part in bundles.parts(table):
-            yield Row(rows=bundles.pack(part))
+        ordered = tables if places is None else bundles.in_order(tables, places)
+        yield from self._rows(ordered, values)
 
-    def _join(self, found: Iterator[Row]) -> pa.Table:
-        """Return the rows of all bundles, in order, as one table."""
-        in_order = sorted(found, key=lambda bundle: (bundle.partition, bundle.number))
-        table = pa.concat_tables([bundles.unpack(bundle.rows) for bundle in in_order])
-        if self.order is not None:
-            table = table.take(pc.sort_indices(table, [(self.order, "ascending")]))
-        return table.combine_chunks()
+    def _rows(self, tables: Iterable[pa.Table], values: NDArray[np.float64]) -> Iterator[Row]:
+        """Yield bundles of tables with the calibrated values of all of their rows."""
+        start = 0
+        for table in tables:
+            of_table = values[start : start + len(table)]
+            start += len(table)
+            column = pa.array(of_table, from_pandas=True)  # NaN is null
+            table = table.append_column(self.new_column, column)
+            for bundle in bundles.pack_in_parts(table, 2 * bundles.BYTES):  # one in, one out
+                yield Row(rows=bundle)
+
+    def _samples(self, table: pa.Table, calibrator: AnyCalibrator) -> pa.Table:
+        """Return the columns that are learned from; the others are not joined."""
+        names = {self.score, self.label, self.weight, self.order, *_fields_of(calibrator)}
+        return table.select([name for name in table.column_names if name in names])
 
     def _predict_learn(
         self, calibrator: AnyCalibrator, table: pa.Table

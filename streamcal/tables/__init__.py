@@ -1,9 +1,9 @@
 r"""Tables of any length, read and written in chunks: CSV, NDJSON and Parquet.
 
 A `Reader` yields a `Chunk` of rows at a time; a `Writer` writes the rows of a chunk with one more
-column. Memory holds a few chunks, whatever the size of the file. pyarrow reads and writes CSV, each
-cell as text: the text is kept, quotes and line ends are pyarrow's. A line of NDJSON gets one more
-field at its end. Parquet keeps its schema and metadata. A `Series` reads several tables as one.
+column. Memory holds a few chunks, whatever the size of the file. A row of CSV stays as it is and
+gets one more cell at its end, a line of NDJSON one more field. Parquet keeps its schema and
+metadata. The rows that a pipe has at present are a chunk. A `Series` reads several tables as one.
 
 >>> import tempfile, pathlib
 >>> folder = tempfile.TemporaryDirectory()
@@ -17,8 +17,8 @@ field at its end. Parquet keeps its schema and metadata. A `Series` reads severa
 ...             writer.write(chunk, values / 2)
 >>> print(path.with_name("out.csv").read_text().strip())
 id,p,q
-"a","0.50",0.25
-"b","1",0.5
+a,0.50,0.25
+b,1,0.5
 >>> folder.cleanup()
 """
 

@@ -1,7 +1,12 @@
 """Parts shared by tables of all formats: chunks of rows, readers, writers and errors."""
 
+import io
+import math
 import os
+import select
+import stat
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,17 +119,20 @@ class Writer(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *error: object) -> None:
+        self.close(complete=kind is None)
 
     @abstractmethod
     def write(
         self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
     ) -> None:
-        """Write the rows that ``keep`` marks (None: all), with ``values`` as the new column."""
+        """Write the rows that ``keep`` marks (None: all), with ``values`` as the new column.
 
-    def close(self) -> None:  # noqa: B027  (only Parquet has a footer)
-        """Write the footer of the format."""
+        What comes before the first row is written with it.
+        """
+
+    def close(self, *, complete: bool = True) -> None:  # noqa: B027  (NDJSON has only rows)
+        """Write what follows the last row; if the table is ``complete``, also without any row."""
 
 
 class Reader(ABC):
@@ -137,6 +145,9 @@ class Reader(ABC):
     unit : {"bytes", "rows"}
     form : object
         What another table must have to be written by the same writer.
+    is_pipe : bool
+        Whether its bytes can be read only once. What a pipe has now is read at once: rows need not
+        wait for later ones.
 
     Examples
     --------
@@ -154,7 +165,7 @@ class Reader(ABC):
 
     unit = "bytes"
     form: Any = None
-    # Text is read in blocks of this size, and a longer row is refused. pyarrow reads 32 ahead.
+    # Text is read in blocks of at most this size, and a longer row is refused.
     _block_bytes = 1 << 20
 
     def __init__(
@@ -168,6 +179,8 @@ class Reader(ABC):
         else:
             self._file = open(path, "rb")  # noqa: SIM115  (stays open)
         self.size = None if self._standard else os.fstat(self._file.fileno()).st_size or None
+        self.is_pipe = _is_pipe(self._file)
+        self._has_ended = False
         self.position = 0
         try:
             self._read_header()
@@ -194,26 +207,59 @@ class Reader(ABC):
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
 
-    def _read_line(self, what: str) -> bytes:
-        """Return the next line, empty at the end of the file; ``what`` names it in the error."""
-        line: bytes = self._file.readline(self._block_bytes + 1)
-        if len(line) > self._block_bytes:
-            raise TableError(f"{what} is longer than {self._block_bytes:,} bytes")
-        self.position += len(line)
-        return line
+    def wait(self, seconds: float) -> bool:
+        """Return whether there is more to read, or the end, after waiting for at most so long."""
+        return not self.is_pipe or self._has_ended or _has_more(self._file, seconds)
+
+    def _read_block(self) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Of a pipe these are the bytes that it has now, at least one: what comes later may be long in
+        coming.
+        """
+        if not self.is_pipe:
+            block: bytes = self._file.read(self._block_bytes)
+        else:
+            parts, size = [b""], 0
+            while not self._has_ended and size < self._block_bytes and (not size or self.wait(0.0)):
+                # All reads are of this kind, so that nothing is buffered where `wait` can't see it.
+                parts.append(self._file.read1(self._block_bytes - size))
+                size += len(parts[-1])
+                self._has_ended = not parts[-1]  # a terminal would go on
+            block = b"".join(parts)
+        self.position += len(block)
+        return block
+
+
+def _is_pipe(file: Any) -> bool:
+    """Return whether bytes of a file come one after another: not those on a disk or in memory."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False
+
+
+def _has_more(file: Any, seconds: float) -> bool:
+    """Return whether a pipe, of which nothing is buffered, has bytes or its end within a time."""
+    if not hasattr(select, "poll"):  # Windows can't ask: it waits in the next read
+        return seconds > 0.0
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(math.ceil(1000.0 * seconds)))
 
 
 def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | None) -> None:
     """Raise `TableError` unless the names are unique, with ``columns``, without ``new_column``."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise TableError(f"has two columns named `{repeated[0]}`")
+    known_names = set(names)
+    if len(known_names) < len(names):
+        repeated = min(name for name, count in Counter(names).items() if count > 1)
+        raise TableError(f"has two columns named `{repeated}`")
     for name in columns:
-        if name not in names:
+        if name not in known_names:
             listed = ", ".join(f"`{known}`" for known in names[:20])
             listed += ", …" if len(names) > 20 else ""
             raise TableError(f"has no column `{name}`; its columns are {listed}")
-    if new_column in names:
+    if new_column in known_names:
         raise TableError(
             f"already has a column `{new_column}`: choose another name with --new-column"
         )

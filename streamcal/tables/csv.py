@@ -1,216 +1,232 @@
-"""CSV, through pyarrow: every cell is text, and malformed rows are reported one by one.
+"""CSV: every cell is text, malformed rows are reported one by one, and rows stay as they are.
 
-Cells are separated by commas, or by the semicolons or tabs of the first line.
+Cells are separated by commas, or by the semicolons or tabs of the first line. A line ends with LF,
+CR or both.
 """
 
-import codecs
 import csv
 import io
-from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
-from streamcal.tables.arrow import ArrowWriter, one_line
+from streamcal.kernels.csv_rows import START, find_rows, is_quoted, join_rows, take_cells
 from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer, check_names
 from streamcal.tables.output import Output
 
-# Malformed rows are held until the next good row; the reader gives up at this many.
-_MAX_HELD = 1 << 18
+_BOM = b"\xef\xbb\xbf"
+_IN_UTF8 = "has no line of column names in UTF-8 (is it compressed, or Latin-1?)"
+
+
+class _Found(NamedTuple):
+    """Rows of a text, each with start, stop and number of cells; what a writer needs of a chunk."""
+
+    text: bytes
+    rows: NDArray[np.int64]
 
 
 class CsvReader(Reader):
-    """Reads CSV; the body of a chunk is a record batch of all columns, as text."""
+    """Reads CSV; the body of a chunk is the text of its rows."""
 
     def _read_header(self) -> None:
-        lines = iter(lambda: self._read_line("the line of column names"), b"")
-        texts = (line.decode() for line in lines)
-        try:
-            first = next(texts, "")
-            self._bom = first[: first.startswith("\ufeff")]
-            first = first.removeprefix("\ufeff")
-            while first and not first.strip("\r\n"):
-                first = next(texts, "")
-            self._separator = _separator_of(first, self._columns)
-            rows = csv.reader(chain([first], texts), delimiter=self._separator, strict=True)
-            self._names = next(filter(None, rows), [])
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise TableError(
-                f"has no line of column names in UTF-8 (is it compressed, or Latin-1?): {error}"
-            ) from None
-        if not self._names:
-            raise TableError("is empty: a CSV file begins with a line of column names")
+        text, line = self._read_first_line()
+        self._separator = _separator_of(line, self._columns)
+        rows, self._state = find_rows(text, ord(self._separator), START)
+        # After a CR there may be an LF.
+        while not len(rows) or text[rows[0, 1] :] == b"\r":
+            if not (block := self._read_header_block(len(text))):
+                break
+            text += block
+            rows, self._state = find_rows(text, ord(self._separator), START)
+        stop = int(rows[0, 1]) if len(rows) else len(text)
+        self._header = text[:stop]
+        self._names = self._names_in(self._header)
+        ends = (end for end in (b"\r\n", b"\n", b"\r") if text.startswith(end, stop))
+        self._line_end = next(ends, b"\n")
+        self._first = _Found(text, rows[1:])
+        if not len(rows):  # the names have no line end
+            self._first, self._state = _Found(b"", rows), START
         self.form = self._names, self._separator
         check_names(self._names, self._columns, self._new_column)
-        # For pyarrow the name of a column is its position.
-        self._ids = {name: str(i) for i, name in enumerate(self._names)}
-        # A row with a field too many.
-        self._sentinel = self._separator * len(self._names)
-        self._sentinel_row = -1
-        self._n_rows = 0
-        self._malformed: list[tuple[int, int]] = []  # number and fields of each row
-        self._error = ""
-        self._blocks: deque[int] = deque()  # bytes that pyarrow has read, and not yet parsed
+        self._place_of = {name: self._names.index(name) for name in self._columns}
+        self._places = np.array(sorted(self._place_of.values()), np.int64)
+
+    def _read_first_line(self) -> tuple[bytes, str]:
+        """Return text that begins with the first line which is not empty, and this line."""
+        text, self._bom = b"", b""
+        while block := self._read_header_block(len(text)):
+            text += block
+            if not self._bom and text.startswith(_BOM):
+                text, self._bom = text[len(_BOM) :], _BOM
+            line, *after = text.lstrip(b"\r\n").replace(b"\r", b"\n").split(b"\n", 1)
+            if line and after:
+                break
+        text = text.lstrip(b"\r\n")
+        if not text:
+            raise TableError("is empty: a CSV file begins with a line of column names")
+        return text, _as_text(text.replace(b"\r", b"\n").split(b"\n", 1)[0])
+
+    def _read_header_block(self, size: int) -> bytes:
+        """Return more of the line of column names, of which ``size`` bytes are read."""
+        if size > self._block_bytes:
+            raise TableError(f"the line of column names is longer than {self._block_bytes:,} bytes")
+        return self._read_block()
+
+    def _names_in(self, header: bytes) -> list[str]:
+        """Return the names of the columns."""
+        text = io.StringIO(_as_text(header), newline="")
+        try:
+            return next(csv.reader(text, delimiter=self._separator, strict=True))
+        except csv.Error as error:
+            raise TableError(f"has no line of column names: {error}") from None
 
     def __iter__(self) -> Iterator[Chunk]:
         done = 0
-        for batch in self._batches():
-            for start in range(0, len(batch), self._batch_size):
-                body = batch.slice(start, self._batch_size)
-                bad = [row for row, _ in self._malformed]
-                free = np.setdiff1d(np.arange(done + 1, done + 1 + len(body) + len(bad)), bad)
-                rows = free[: len(body)]
-                done = int(rows[-1])
-                columns = {
-                    name: pc.fill_null(body.column(self._ids[name]), "") for name in self._columns
-                }
-                yield Chunk(rows, columns, self._take_faults(done), body)
-        if self._malformed:
-            columns = dict.fromkeys(self._columns, pa.nulls(0, pa.string()))
-            faults = self._take_faults(self._malformed[-1][0])
-            yield Chunk(np.empty(0, dtype=np.int64), columns, faults, None)
-        if self._error:
-            raise TableError(self._error)
+        for found in self._found():
+            for start in range(0, len(found.rows), self._batch_size):
+                rows = found.rows[start : start + self._batch_size]
+                yield self._chunk(_Found(found.text, rows), done)
+                done += len(rows)
 
-    def _take_faults(self, last: int) -> list[Fault]:
-        """Remove the malformed rows up to row ``last`` and return them."""
-        taken = [entry for entry in self._malformed if entry[0] <= last]
-        del self._malformed[: len(taken)]
-        must = f"must have {len(self._names)} fields, got"
-        return [Fault(row, "wrong number of fields", f"row {row} {must} {n}") for row, n in taken]
+    def _found(self) -> Iterator[_Found]:
+        """Yield the rows of each block, in a text that has all of their bytes."""
+        (text, rows), done = self._first, 0
+        parts: list[bytes] = []  # of a row that has begun
+        while True:
+            good, fault = self._check(text, rows)
+            if len(good):
+                yield _Found(text, good)
+            done += len(good)
+            if not fault and self._state[1] > self._block_bytes:
+                fault = self._too_long
+            if fault:
+                raise TableError(f"row {done + 1} {fault}")
+            n_begun = self._state[1]
+            parts = [text[len(text) - n_begun :]] if n_begun <= len(text) else [*parts, text]
+            text = self._read_block()
+            if not text:
+                break
+            rows, self._state = find_rows(text, ord(self._separator), self._state)
+            if len(rows):
+                text = b"".join([*parts, text])
+                rows[:, :2] += n_begun
+        text, n_cells = b"".join(parts), self._state[2] + 1
+        rows = np.array([[0, len(text), n_cells]] if text else np.empty((0, 3)), np.int64)
+        good, fault = self._check(text, rows)
+        if not fault and is_quoted(self._state):
+            fault = "has a quote that is never closed"
+        if fault:
+            raise TableError(f"row {done + 1} {fault}")
+        if len(good):
+            yield _Found(text, good)
 
-    def _batches(self) -> Iterator[Any]:
-        """Yield batches of good rows; fill ``_malformed``, and ``_error`` if the file ends early.
+    @property
+    def _too_long(self) -> str:
+        return f"is longer than {self._block_bytes:,} bytes: is a quote left open?"
 
-        pyarrow accepts a quote that is never closed: the field ends with the file. To detect it, a
-        malformed row is appended to the file, the sentinel. If pyarrow does not report it as the
-        last row, the quoted field contains it.
-        """
-        text = _Utf8(self, f"\n{self._sentinel}".encode())
-        held = pa.RecordBatch.from_arrays([], names=[])
-        try:
-            for batch in self._open(text):
-                if self._blocks:  # pyarrow reads ahead, and each block is a batch
-                    self.position += self._blocks.popleft()
-                self._n_rows += len(batch)
-                if len(batch):
-                    yield held
-                    held = batch
-        except pa.ArrowInvalid as error:
-            self._error = self._explain(error)
-        else:
-            if self._sentinel_row != self._n_rows:
-                reason = text.error or "has a quote that is never closed"
-                self._error = f"row {self._n_rows} {reason}"
-            if self._malformed and self._malformed[-1][0] == self._n_rows:
-                self._malformed.pop()
-            else:
-                held = held.slice(0, max(len(held) - 1, 0))
-        self.position += sum(self._blocks)
-        yield held
+    def _check(self, text: bytes, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
+        """Return the rows before the first one that ends the table, and what is wrong with that."""
+        fault = ""
+        too_long = rows[:, 1] - rows[:, 0] > self._block_bytes
+        if too_long.any():
+            rows, fault = rows[: int(np.argmax(too_long))], self._too_long
+        if len(rows):
+            start, stop = int(rows[0, 0]), int(rows[-1, 1])
+            part = text[start:stop]
+            try:
+                _ = part.isascii() or part.decode()
+            except UnicodeDecodeError as error:
+                good = int(np.searchsorted(rows[:, 1], start + error.start, "right"))
+                rows, fault = rows[:good], "is not UTF-8 text"
+        return rows, fault
 
-    def _open(self, text: "_Utf8") -> Any:
-        """Return pyarrow's reader: of all columns if they are written again, else of the wanted."""
-        ids = list(self._ids.values())
-        wanted = (
-            ids if self._new_column is not None else [self._ids[name] for name in self._columns]
-        )
-        return pa_csv.open_csv(
-            text,
-            pa_csv.ReadOptions(use_threads=False, block_size=self._block_bytes, column_names=ids),
-            pa_csv.ParseOptions(
-                delimiter=self._separator,
-                newlines_in_values=True,
-                invalid_row_handler=self._add_malformed,
-            ),
-            pa_csv.ConvertOptions(
-                check_utf8=False,
-                column_types=dict.fromkeys(ids, pa.string()),
-                include_columns=wanted,
-                # An empty cell stays empty, "" stays "".
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-
-    def _add_malformed(self, row: Any) -> str:
-        """Note a malformed row; return whether pyarrow continues."""
-        self._n_rows += 1
-        self._sentinel_row = row.number if row.text == self._sentinel else -1
-        self._malformed.append((row.number, row.actual_columns))
-        return "skip" if len(self._malformed) < _MAX_HELD else "error"
-
-    def _explain(self, error: Exception) -> str:
-        """Return why pyarrow stopped reading."""
-        if len(self._malformed) == _MAX_HELD:
-            return f"row {self._n_rows} is the last of {_MAX_HELD:,} malformed ones"
-        if "straddling" in str(error):
-            too_long = f"row {self._n_rows + 1} is longer than {self._block_bytes:,} bytes"
-            return f"{too_long}: is a quote left open?"
-        return f"after row {self._n_rows}: {one_line(error)}"
+    def _chunk(self, found: _Found, done: int) -> Chunk:
+        """Return rows as a chunk that comes after ``done`` rows."""
+        text, rows = found
+        n = len(self._names)
+        is_good = rows[:, 2] == n
+        good = rows[is_good]
+        taken = take_cells(text, good, ord(self._separator), self._places)
+        by_place = {
+            place: pa.Array.from_buffers(
+                pa.string(), len(good), [None, pa.py_buffer(ends), pa.py_buffer(cells)]
+            )
+            for place, (cells, ends) in zip(self._places.tolist(), taken, strict=True)
+        }
+        columns = {name: by_place[place] for name, place in self._place_of.items()}
+        numbers = np.arange(done + 1, done + 1 + len(rows))
+        bad = zip(numbers[~is_good].tolist(), rows[~is_good, 2].tolist(), strict=True)
+        faults = [
+            Fault(row, "wrong number of fields", f"row {row} must have {n} fields, got {n_cells}")
+            for row, n_cells in bad
+        ]
+        return Chunk(numbers[is_good], columns, faults, _Found(text, good))
 
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
-        if not output.tell():  # else a run that is continued has written the header
-            header = io.StringIO()
-            csv.writer(header, delimiter=self._separator, lineterminator="\n").writerow(
-                [*self._names, self._new_column]
+        name = io.StringIO()
+        csv.writer(name, delimiter=self._separator, lineterminator="").writerow([self._new_column])
+        separator = self._separator.encode()
+        header = [self._bom, self._header, separator, name.getvalue().encode(), self._line_end]
+        return _CsvWriter(output, b"".join(header), separator, self._line_end)
+
+
+class _CsvWriter(Writer):
+    """Appends a cell to each row, which stays as it is; all lines end as the first does."""
+
+    def __init__(self, output: Output, header: bytes, separator: bytes, line_end: bytes) -> None:
+        self._output, self._header = output, header
+        self._separator, self._line_end = separator, line_end
+
+    def write(
+        self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
+    ) -> None:
+        if not len(values):
+            return
+        self._write_header()
+        text, rows = chunk.body
+        # Not `pa.array`: it imports pandas if that is installed, which takes half a second.
+        buffer = pa.py_buffer(np.ascontiguousarray(values, np.float64))
+        numbers = pa.Array.from_buffers(pa.float64(), len(values), [None, buffer])
+        _, ends, cells = pc.cast(numbers, pa.string()).buffers()
+        self._output.write(
+            join_rows(
+                text,
+                rows if keep is None else rows[keep],
+                np.frombuffer(cells, np.uint8),
+                np.frombuffer(ends, np.int32)[: len(values) + 1],
+                self._separator,
+                self._line_end,
             )
-            output.write((self._bom + header.getvalue()).encode())
-        fields = [pa.field(name, pa.string()) for name in self._ids.values()]
-        schema = pa.schema([*fields, pa.field("new", pa.float64())])
-        options = pa_csv.WriteOptions(
-            include_header=False, quoting_style="needed", delimiter=self._separator
         )
-        return ArrowWriter(pa_csv.CSVWriter(output, schema, write_options=options), schema)
+
+    def _write_header(self) -> None:
+        if not self._output.tell():  # else a run that is continued has written it
+            self._output.write(self._header)
+
+    def close(self, *, complete: bool = True) -> None:
+        """Write the line of column names if there is no row."""
+        if complete:
+            self._write_header()
+
+
+def _as_text(header: bytes) -> str:
+    try:
+        return header.decode()
+    except UnicodeDecodeError as error:
+        raise TableError(f"{_IN_UTF8}: {error}") from None
 
 
 def _separator_of(header: str, columns: Sequence[str]) -> str:
     """Return what separates the cells: a comma, or else the semicolon or tab of the first line."""
-    names = next(csv.reader([header]), [])
+    try:
+        names = next(csv.reader([header]), [])
+    except csv.Error:  # a name of more than 100,000 characters
+        return ","
     if len(names) != 1 or names[0] in columns or header.count('"') % 2:
         return ","  # with a quote left open, the names go on in the next line
     return next((mark for mark in ";\t" if mark in names[0]), ",")
-
-
-class _Utf8(io.RawIOBase):
-    """The rest of a reader's file up to the first byte that is not UTF-8, then an appendix.
-
-    If such a byte is found there is no appendix, and ``error`` names it.
-    """
-
-    def __init__(self, reader: CsvReader, appendix: bytes) -> None:
-        self._reader = reader
-        self._appendix = io.BytesIO(appendix)
-        self._rest = b""  # bytes that have been read but not returned
-        self.error = ""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most ``size`` bytes of complete characters, none at the end."""
-        data: bytes = self._reader._file.read(size - len(self._rest))
-        self._reader._blocks.append(len(data))
-        final = not data
-        data = self._rest + data
-        if self.error:
-            return b""
-        try:
-            _, end = codecs.utf_8_decode(data, "strict", final)
-        except UnicodeDecodeError as error:
-            self.error = "is not UTF-8 text"
-            return data[: error.start] + b"?"  # so that the last row is the one in error
-        if final:
-            self._rest = b""
-            return data + self._appendix.read(size - len(data))
-        # Keep CR and LF in one block: pyarrow takes a block of only LF for the end of the file.
-        end -= data[:end].endswith(b"\r")
-        self._rest = data[end:]
-        return data[:end] or self.read(size)

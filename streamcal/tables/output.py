@@ -15,9 +15,9 @@ class Output:
     Inside the ``with`` block data is written to ``NAME.partial``. At the end of the block that file
     is renamed to ``NAME``; data and name are then on the disk. If an exception leaves the block,
     ``NAME.partial`` stays and ends with the last write that succeeded, and an older ``NAME`` is
-    unchanged. A ``NAME.partial`` that exists already may belong to another run and stays: the
-    new file is then ``NAME.partial2``, or has the next free number. Standard output (``-``), pipes
-    and devices are written to directly.
+    unchanged; if nothing was written, nothing stays. A ``NAME.partial`` that exists already may
+    belong to another run and stays: the new file is then ``NAME.partial2``, or has the next free
+    number. Standard output (``-``), pipes and devices are written to directly.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ class Output:
         The name of the incomplete file, final from the start of the block; None if data is written
         directly.
     begun : bool
-        Whether there is output that is not complete: the block is running, or has failed.
+        Whether there is output that is not complete: the block is running, or has failed after
+        something was written.
 
     Raises
     ------
@@ -97,6 +98,8 @@ class Output:
         while rest.nbytes:
             rest = rest[self._file.write(rest) :]
         self._size += size
+        if is_standard(self.path):
+            self._file.flush()  # who reads a pipe waits for these rows
         return size
 
     def flush(self) -> None:
@@ -116,7 +119,7 @@ class Output:
         if is_standard(self.path):
             if kind is not BrokenPipeError:
                 self._file.flush()
-            self.begun = error is not None
+            self.begun = error is not None and self._size > 0
             return
         with self._file as file:
             if self.partial is not None and error is None:
@@ -126,7 +129,9 @@ class Output:
                 file.truncate(self._size)
         if self.partial is not None and error is None:
             self._rename(self.partial)
-        self.begun = error is not None
+        elif self.partial is not None and not self._size:
+            self.partial.unlink(missing_ok=True)  # nothing is in it
+        self.begun = error is not None and self._size > 0
 
     def _rename(self, partial: Path) -> None:
         """Give the complete file its name, and wait until that is on the disk."""

@@ -1,13 +1,13 @@
 """Parquet, through pyarrow; schema and metadata are kept."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamcal.tables.arrow import ArrowWriter, one_line
 from streamcal.tables.base import Chunk, Reader, TableError, Writer, check_names
 from streamcal.tables.output import Output
 
@@ -25,7 +25,7 @@ class ParquetReader(Reader):
         try:
             self._parquet = pq.ParquetFile(self._file)
         except pa.ArrowException as error:
-            raise TableError(f"is not a Parquet file: {one_line(error)}") from None
+            raise TableError(f"is not a Parquet file: {_one_line(error)}") from None
         self._schema = self._parquet.schema_arrow
         self.form = self._schema.remove_metadata()
         check_names(self._schema.names, self._columns, self._new_column)
@@ -41,8 +41,10 @@ class ParquetReader(Reader):
                 yield Chunk(rows, {name: batch.column(name) for name in self._columns}, [], batch)
                 self.position += len(batch)
         except (pa.ArrowException, OSError) as error:
+            if isinstance(error, TimeoutError) and error.errno is None:  # of a signal handler
+                raise
             raise TableError(
-                f"row {self.position + 1}: the file is damaged here: {one_line(error)}"
+                f"row {self.position + 1}: the file is damaged here: {_one_line(error)}"
             ) from None
 
     def writer(self, output: Output) -> Writer:
@@ -51,25 +53,42 @@ class ParquetReader(Reader):
         return _ParquetWriter(output, schema)
 
 
-class _ParquetWriter(ArrowWriter):
-    """Writes a new file; one that is written already stays as it is."""
+class _ParquetWriter(Writer):
+    """Writes a new file from the first row on; one that is written already stays as it is."""
 
     def __init__(self, output: Output, schema: pa.Schema) -> None:
+        self._output, self._schema = output, schema
         self._is_written = output.tell() > 0
-        writer = None
-        if not self._is_written:
-            writer = pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema)
-        super().__init__(writer, schema)
+        self._writer: pq.ParquetWriter | None = None
 
     def write(
         self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
     ) -> None:
-        if self._is_written and len(values):
+        if not len(values):
+            return
+        if self._is_written:
             raise TableError(
                 "has rows that the finished output lacks: no rows can be added to a Parquet file"
             )
-        super().write(chunk, values, keep)
+        body = chunk.body if keep is None else chunk.body.filter(pa.array(keep))
+        # Not `pa.array`: it imports pandas if that is installed, which takes half a second.
+        buffer = pa.py_buffer(np.ascontiguousarray(values, dtype=np.float64))
+        column = pa.Array.from_buffers(pa.float64(), len(values), [None, buffer])
+        batch = pa.RecordBatch.from_arrays([*body.columns, column], schema=self._schema)
+        self._begin().write_batch(batch)
 
-    def close(self) -> None:
-        if not self._is_written:
-            super().close()
+    def _begin(self) -> Any:
+        """Return pyarrow's writer; the first call writes the beginning of the file."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(pa.PythonFile(self._output, mode="w"), self._schema)
+        return self._writer
+
+    def close(self, *, complete: bool = True) -> None:
+        """Write the footer, where all rows are described."""
+        if self._writer is not None or (complete and not self._is_written):
+            self._begin().close()
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the first line of the text of an error."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

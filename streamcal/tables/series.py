@@ -50,26 +50,44 @@ class Series:
         self._reader: Reader
 
     def __enter__(self) -> Self:
+        """Open the first table; compare the columns of all others with it before any row."""
         self._reader = open_table(self.path, self._columns, **self._options)
+        try:
+            for path in self._paths[1:]:
+                if path.is_file():  # a pipe can be opened only once
+                    self._open(path).__exit__()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.path = self._paths[0]
         return self
 
     def __exit__(self, *error: object) -> None:
         self._reader.__exit__(*error)
 
+    def _open(self, path: Path) -> Reader:
+        """Open one of the other tables."""
+        self.path = path
+        reader = open_table(path, self._columns, **self._options)
+        if reader.form != self._reader.form:
+            reader.__exit__()
+            raise TableError(f"has other columns than {self._paths[0]}")
+        return reader
+
     def __iter__(self) -> Iterator[Chunk]:
-        form = self._reader.form
         for number, path in enumerate(self._paths):
             if number:
                 self._reader.__exit__()
-                self.path = path
-                self._reader = open_table(path, self._columns, **self._options)
-                if self._reader.form != form:
-                    raise TableError(f"has other columns than {self._paths[0]}")
+                self._reader = self._open(path)
             last = 0
             for chunk in self._reader:
                 yield chunk
                 last = chunk.last_row
             self.n_before += last
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether there is more to read, or the end, after waiting for at most so long."""
+        return self._reader.wait(seconds)
 
     @property
     def unit(self) -> str:

@@ -7,21 +7,21 @@ values, so isotonic regression on it is small and exact.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from river import base
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 
-from streamcal._routing import Routing, name_of
+from streamcal._routing import Features, Routing, name_of
 from streamcal._snapshot import ClassifierSnapshot
 from streamcal._validation import as_weight, check_label
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
 
-Features = dict[FeatureName, Any]
 _WEIGHTS_ATTRIBUTE, _VOTES_ATTRIBUTE = "voting_weights", "voting_votes"
 
 
@@ -111,7 +111,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         yield {"model": forest.ARFClassifier(n_models=3, seed=1)}
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0, **kwargs: Any) -> None:
-        """Learn the votes for ``x`` with the calibrators, then the sample, then new votes.
+        """Learn the sample, then the votes for ``x`` from before, then new votes.
 
         Parameters
         ----------
@@ -136,22 +136,21 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         regresses = isinstance(self.model, _river_classes().rules)
         if regresses and y not in (False, True):
             raise ValueError(f"`y` must be False or True for rules, got {y!r}")
-        scores = self.votes_one(x)
-        for label, score in scores.items():
-            if label not in self._calibrators:
-                self._calibrators[label] = self.calibrator.clone()
-            self._calibrators[label].learn_one(score, y == label, w)
-        if regresses:
-            self.model.learn_one(x, float(y), **self._route("learn_one", kwargs))
-            for label in (False, True):
-                if label not in self._labels:
-                    self._labels.append(label)
-        else:
-            self.model.learn_one(x, y, **self._route("learn_one", kwargs))
-            if y not in self._labels:
-                self._labels.append(y)
+        steps: list[Step] = []
+        calibrators = dict(self._calibrators)
+        for label, score in self.votes_one(x).items():
+            if label not in calibrators:
+                calibrators[label] = self.calibrator.clone()
+            steps += calibrators[label]._learn_steps(score, float(y == label), w)
+        seen = (False, True) if regresses else (y,)
+        labels = [*self._labels, *(label for label in seen if label not in self._labels)]
+        steps.append(partial(vars(self).update, _calibrators=calibrators, _labels=labels))
+
+        target = float(y) if regresses else y
+        self.model.learn_one(x, target, **self._route("learn_one", kwargs))
         for cover in _covers(self.model, x):
-            self._update_votes(cover, y, w)
+            steps += _steps_of_votes(cover, labels, y, w)
+        do_all(*steps)
 
     def votes_one(self, x: Features) -> dict[ClfTarget, float]:
         """Return the sum of the votes for each label, an integer; empty before learning.
@@ -164,7 +163,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         for cover in _covers(self.model, x):
             votes: Mapping[ClfTarget, float] = getattr(
                 cover, _VOTES_ATTRIBUTE, None
-            ) or self._best_votes(_class_weights(cover))
+            ) or _best_votes(self._labels, _class_weights(cover))
             for label in totals:
                 totals[label] += votes.get(label, -1.0)
         if len(totals) == 2:
@@ -190,28 +189,33 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
         return ClassifierSnapshot(copy.deepcopy(self))
 
-    def _update_votes(self, cover: Any, y: ClfTarget, w: float) -> None:
-        """Compute the votes of a leaf or rule again after it has learned a sample."""
-        weights = _class_weights(cover)
-        if not isinstance(getattr(cover, "stats", None), dict):
-            weights = {**weights, y: weights.get(y, 0.0) + w}
-            setattr(cover, _WEIGHTS_ATTRIBUTE, weights)
-        setattr(cover, _VOTES_ATTRIBUTE, self._best_votes(weights))
 
-    def _best_votes(self, weights: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
-        """Return the best votes for class weights; a label without samples has weight 0."""
-        labels = self._labels
-        if len(labels) < 2 or not any(weights.values()):
-            return dict.fromkeys(labels, 0.0)
-        if len(labels) == 2:
-            a, b = labels
-            margin = two_class_votes(weights.get(a, 0.0), weights.get(b, 0.0))
-            return {
-                a: -float(margin > 1) if margin > 0 else float(margin < 0),
-                b: -float(margin < -1) if margin < 0 else float(margin > 0),
-            }
-        votes = optimal_votes([weights.get(label, 0.0) for label in labels]).votes
-        return dict(zip(labels, votes.tolist(), strict=True))
+def _steps_of_votes(cover: Any, labels: Sequence[ClfTarget], y: ClfTarget, w: float) -> list[Step]:
+    """Return what sets the votes of a leaf or rule, computed after it has learned a sample."""
+    weights = _class_weights(cover)
+    steps: list[Step] = []
+    if not isinstance(getattr(cover, "stats", None), dict):
+        weights = {**weights, y: weights.get(y, 0.0) + w}
+        steps.append(partial(setattr, cover, _WEIGHTS_ATTRIBUTE, weights))
+    steps.append(partial(setattr, cover, _VOTES_ATTRIBUTE, _best_votes(labels, weights)))
+    return steps
+
+
+def _best_votes(
+    labels: Sequence[ClfTarget], weights: Mapping[ClfTarget, float]
+) -> dict[ClfTarget, float]:
+    """Return the best votes for class weights; a label without samples has weight 0."""
+    if len(labels) < 2 or not any(weights.values()):
+        return dict.fromkeys(labels, 0.0)
+    if len(labels) == 2:
+        a, b = labels
+        margin = two_class_votes(weights.get(a, 0.0), weights.get(b, 0.0))
+        return {
+            a: -float(margin > 1) if margin > 0 else float(margin < 0),
+            b: -float(margin < -1) if margin < 0 else float(margin > 0),
+        }
+    votes = optimal_votes([weights.get(label, 0.0) for label in labels]).votes
+    return dict(zip(labels, votes.tolist(), strict=True))
 
 
 def _has_covers(model: Any) -> bool:

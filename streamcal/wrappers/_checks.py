@@ -8,7 +8,7 @@ from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.active.base import ActiveLearningClassifier
-from river.base.typing import ClfTarget, FeatureName
+from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, to_native_series
 
 from streamcal._routing import last_step, name_of
@@ -22,8 +22,6 @@ from streamcal._validation import (
     check_probability_range,
 )
 from streamcal.calibration.base import Calibrator, check_binary
-
-Features = dict[FeatureName, Any]
 
 
 def check_classifier(classifier: Any) -> None:
@@ -66,8 +64,16 @@ def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
     if not isinstance(served, Mapping):
         raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
     checked = {label: as_number(p, "served") for label, p in served.items()}
-    check_probability_range(checked)
+    check_probabilities(checked)
     return checked
+
+
+def check_probabilities(raw: Mapping[ClfTarget, float]) -> None:
+    """Raise unless a model's probabilities lie in [0, 1], and no label is NaN."""
+    for label, p in raw.items():
+        if not (LEAST_PROBABILITY <= p <= MOST_PROBABILITY and label == label):
+            check_probability_range(raw)
+            raise ValueError(f"labels of probabilities must not be NaN, got {raw}")
 
 
 def check_n_rows(X: IntoDataFrame, n_samples: int) -> None:
@@ -77,12 +83,14 @@ def check_n_rows(X: IntoDataFrame, n_samples: int) -> None:
 
 
 def as_probability_columns(
-    columns: Mapping[ClfTarget, ArrayLike], n_samples: int
+    columns: Mapping[ClfTarget, ArrayLike], n_samples: int, name: str
 ) -> dict[ClfTarget, NDArray[np.float64]]:
     """Return the probabilities of a batch as vectors of ``n_samples`` by label, or raise."""
     checked = {}
     for label, column in columns.items():
-        vector = as_vector(column, "served")
+        if label != label:
+            raise ValueError(f"labels of probabilities must not be NaN, got {list(columns)}")
+        vector = as_vector(column, name)
         if len(vector) != n_samples:
             raise ValueError(
                 f"probabilities must have one row per label ({n_samples}), got {len(vector)}"

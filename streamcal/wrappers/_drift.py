@@ -2,12 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from river import base
 from river.base.typing import ClfTarget
 
 from streamcal._routing import name_of
+from streamcal._whole import Step
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
 """The model's probabilities, the features of segments, the label and the weight."""
@@ -36,9 +38,9 @@ class DriftMonitor:
     >>> from river import drift
     >>> monitor = DriftMonitor(drift.ADWIN(), "reset")
     >>> monitor.update([({False: 0.5, True: 0.5}, True)] * 500)
-    False
-    >>> monitor.update([({False: 0.0, True: 1.0}, False)] * 500), monitor.n_alarms > 0
-    (True, True)
+    0
+    >>> monitor.update([({False: 0.0, True: 1.0}, False)] * 500) > 0
+    True
     """
 
     def __init__(
@@ -53,9 +55,9 @@ class DriftMonitor:
         self.recent: deque[Sample] = deque(maxlen=n_kept)
         self.n_alarms = 0
 
-    def update(self, served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]]) -> bool:
-        """Update the detector with served probabilities and labels; return whether it alarms."""
-        n_before = self.n_alarms
+    def update(self, served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]]) -> int:
+        """Update the detector with served probabilities and labels; return how often it alarms."""
+        n_alarms = 0
         for probabilities, y in served:
             if not probabilities:
                 continue
@@ -63,8 +65,13 @@ class DriftMonitor:
                 self.detector.update(max(probabilities, key=probabilities.__getitem__) != y)
             else:
                 self.detector.update(_squared_error(probabilities, y))
-            self.n_alarms += bool(self.detector.drift_detected)
-        return self.n_alarms > n_before
+            n_alarms += bool(self.detector.drift_detected)
+        return n_alarms
+
+    def learn_steps(self, samples: list[Sample], n_alarms: int) -> list[Step]:
+        """Return what keeps samples and counts alarms, for `do_all`."""
+        count = partial(setattr, self, "n_alarms", self.n_alarms + n_alarms)
+        return [count, partial(self.recent.extend, samples)]
 
 
 def _squared_error(probabilities: Mapping[ClfTarget, float], y: ClfTarget) -> float:

@@ -1,6 +1,16 @@
-"""Features of samples, kept to find a sample again: as keys, or as objects to compare with."""
+"""Features of samples, kept to find a sample again: as keys, or as objects to compare with.
 
+Only values of known types are hashed and compared, so no class of a user is asked, and nothing is
+caught here: whatever a signal handler raises meanwhile reaches the caller.
+"""
+
+import datetime
+import uuid
 from collections.abc import Hashable
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from types import WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -8,9 +18,18 @@ import numpy as np
 # Values of features that cannot change, so that the features need no hash at first.
 _PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 
+# Classes that hash and compare like these raise nothing. `object` compares by identity.
+_LIKE = (object, int, float, complex, str, bytes, Enum, Fraction, uuid.UUID)
+_KNOWN: set[Any] = {(each.__eq__, each.__hash__) for each in _LIKE}
+_OF_ITEMS: set[Any] = {(tuple.__eq__, tuple.__hash__), (frozenset.__eq__, frozenset.__hash__)}
+# Of these, also other classes may be compared that are written in C, such as that of pandas.
+_IN_C = (np.generic, datetime.date, datetime.time, datetime.timedelta)
+
+_DEPTH = 16  # of nested containers; deeper ones are not compared
+
 
 def snapshot(x: Any) -> Any:
-    """Return what later features are compared with; None if features may change or have no hash."""
+    """Return what later features are compared with; None if they may change, or raise errors."""
     if type(x) is dict and _PLAIN.issuperset(map(type, x.values())):
         return dict(x)
     return key_of(x)
@@ -23,37 +42,61 @@ def features_of(kept: Any) -> Any:
 
 def is_same(kept: Any, x: Any) -> bool:
     """Return whether features are those of a snapshot; what cannot be compared is not."""
-    try:
-        return bool(kept == (x if type(kept) is dict else key_of(x)))
-    except Exception:
-        return False
+    if type(kept) is dict:
+        if type(x) is dict and _PLAIN.issuperset(map(type, x.values())):
+            return bool(kept == x)
+        kept = frozenset(kept.items())
+    return bool(kept == key_of(x))
 
 
 def key_of(x: Any) -> Hashable:
-    """Return features as a key, None if a value has no hash; the order of a dict does not count."""
-    try:
-        key: Hashable = frozenset(x.items()) if isinstance(x, dict) else x
-        hash(key)
-    except Exception:
-        return None
-    return key
+    """Return features as a key, None if there can be none; the order of a dict does not count.
+
+    The names of a dict are compared as they are: it could not hold them otherwise.
+    """
+    if not isinstance(x, dict):
+        return x if _is_safe(x) else None
+    items = dict.items(x)  # not a method of the user
+    return frozenset(items) if all(_is_safe(value) for _, value in items) else None
+
+
+def _is_safe(value: Any, depth: int = _DEPTH) -> bool:
+    """Return whether a value cannot change, and can be hashed and compared without an error."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    methods = kind.__eq__, kind.__hash__
+    if methods in _OF_ITEMS:
+        items = tuple.__iter__(value) if isinstance(value, tuple) else frozenset.__iter__(value)
+        return depth > 0 and all(_is_safe(item, depth - 1) for item in items)
+    if methods in _KNOWN:
+        return True
+    if kind is Decimal:
+        return not value.is_snan()
+    in_c = all(isinstance(method, WrapperDescriptorType) for method in methods)
+    return in_c and isinstance(value, _IN_C) and not isinstance(value, np.void)
 
 
 def shallow(x: Any) -> Any:
+    """Return features that do not change with those of a user, except within their values."""
     return dict(x) if type(x) is dict else x
 
 
 def is_alike(kept: Any, x: Any) -> bool:
     """Return whether features hold the same objects, or equal ones that can be compared."""
-    try:
-        if type(x) is not dict or type(kept) is not dict:
-            return kept is x
-        return kept.keys() == x.keys() and all(_is_equal(kept[name], x[name]) for name in x)
-    except Exception:
-        return False
+    if type(x) is not dict or type(kept) is not dict:
+        return kept is x
+    return kept.keys() == x.keys() and all(_is_equal(kept[name], x[name]) for name in x)
 
 
-def _is_equal(a: Any, b: Any) -> bool:
+def _is_equal(a: Any, b: Any, depth: int = _DEPTH) -> bool:
     if a is b:
         return True
-    return bool(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b)
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        if a.dtype.hasobject or b.dtype.hasobject:
+            return False
+        return bool(np.array_equal(a, b))
+    if type(a) in (list, tuple) and type(a) is type(b):
+        pairs = list(zip(a, b, strict=False))
+        return len(a) == len(b) and depth > 0 and all(_is_equal(*p, depth - 1) for p in pairs)
+    return _is_safe(a) and _is_safe(b) and bool(a == b)

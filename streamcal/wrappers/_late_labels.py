@@ -40,9 +40,9 @@ class LateLabels:
         elif self._earlier is not None and is_alike(self._earlier, x):
             self._warned, self.waiting, self._latest, self._earlier = True, False, None, None
             warnings.warn(
-                "the label is late, and its prediction was not remembered, because a feature has no"
-                " hash or may change (a list, an array or a dict); call `serve_one`, and pass its"
-                " result as `served` with the label",
+                "the label is late, and its prediction was not remembered, because a feature may"
+                " change (a list, an array or a dict) or has a class with its own comparison; call"
+                " `serve_one`, and pass its result as `served` with the label",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=4,
             )

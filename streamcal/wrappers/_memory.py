@@ -1,7 +1,7 @@
 """The predictions of a classifier that wait for their labels, found again by the features."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from river.base.typing import ClfTarget
 
@@ -18,6 +18,30 @@ The features are what `streamcal.wrappers._features.snapshot` returned.
 """
 
 
+class Found(NamedTuple):
+    """The prediction that a label belongs to, which is still remembered.
+
+    Attributes
+    ----------
+    prediction : Prediction
+        What was predicted.
+    place : int
+        Where it is in the order of all predictions.
+    now : int
+        The place of the latest prediction.
+    key : hashable
+        The features; None if no other prediction waited.
+    is_latest : bool
+        Whether it is the one that is kept aside.
+    """
+
+    prediction: Prediction
+    place: int
+    now: int
+    key: Hashable
+    is_latest: bool
+
+
 class PredictionMemory:
     """Remembers the latest predictions, so that a late label is learned with what was served.
 
@@ -25,6 +49,9 @@ class PredictionMemory:
     ``predict_one`` and ``predict_proba_one`` may be called for one sample, so if both are called in
     a row with the same features, this is one prediction. If one of them is called twice, these are
     two samples.
+
+    A label is learned in three steps: `find` changes nothing, so the sample may still be refused;
+    `store_latest` comes before anything learns, and `take` forgets what was found.
 
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
     and without tickets, until the calibrators are about to change or another prediction is made.
@@ -41,7 +68,7 @@ class PredictionMemory:
     >>> memory, no_tickets = PredictionMemory(2), lambda raw, features: {}
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
     ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_tickets)
-    >>> memory.take({"a": 1}, no_tickets) is None, memory.take({"a": 3}, no_tickets).raw
+    >>> memory.find({"a": 1}) is None, memory.find({"a": 3}).prediction.raw
     (True, {True: 0.3})
     """
 
@@ -75,48 +102,55 @@ class PredictionMemory:
             self._late_labels.add(x)
         else:
             self._latest, self._asked = (kept, parts), asked
-        if self._waiting.n_stored >= self._waiting.n_checked:
-            self._waiting.forget_oldest()
+        self._waiting.make_room()
 
-    def take(self, x: Any, make_tickets: MakeTickets) -> Prediction | None:
-        """Return the prediction for these features and forget it; None if there is none.
+    def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
+        """Return the prediction for these features, None if there is none.
 
-        The calibrators are about to change, so `store_latest` comes first.
+        Those at the places ``before`` belong to other samples, whose labels came with this one.
         """
-        latest = self._latest
-        if latest is not None:
-            if is_same(latest[0], x) and (not self._waiting.stored or self._is_only(latest[0])):
-                self._latest = None
-                if self._waiting.delay != 0.0:
-                    self._waiting.learn_delay(0)
-                return tuple.__new__(Prediction, (*latest[1], None))  # quicker than a call
-            self.store_latest(make_tickets)
+        latest, waiting = self._latest, self._waiting
+        now = waiting.n_stored + (latest is not None)
+        is_latest = latest is not None and now not in before and is_same(latest[0], x)
+        if latest is not None and is_latest and not waiting.stored:  # the usual case
+            prediction = tuple.__new__(Prediction, (*latest[1], None))  # quicker than calls
+            return tuple.__new__(Found, (prediction, now, now, None, True))
+        key = key_of(x) if waiting.stored else None
+        if key is None:
+            return None
+        places = [place for place in waiting.places(key) if place not in before]
+        if is_latest:
+            places.append(now)
+        if not places:
+            return None
+        place = waiting.choose(places, now)
+        if latest is not None and is_latest and place == now:
+            return Found(Prediction(*latest[1]), now, now, key, True)
+        stored = waiting.read(place)
+        return None if stored is None else Found(stored, place, now, key, False)
+
+    def warn_if_late(self, x: Any) -> None:
+        """Warn if these features were predicted before others, and could not be remembered."""
         if self._late_labels.waiting:
             self._late_labels.learn(x)
-        key = key_of(x) if self._waiting.stored else None
-        try:
-            return None if key is None else self._waiting.take(key)
-        except Exception:  # features can't be compared, or a signal handler took the same one
-            return None
 
-    def store_latest(self, make_tickets: MakeTickets) -> None:
+    def store_latest(self, make_tickets: MakeTickets, found: Sequence[Found | None] = ()) -> None:
         """Store the latest prediction with tickets, while the calibrators are as they were.
 
-        It is forgotten if it has no tickets, as for probabilities that no calibrator accepts, or
-        if its features cannot be compared.
+        It stays aside if it is one of those that were ``found``, as `take` will forget it.
         """
-        latest, self._latest = self._latest, None
-        if latest is None:
+        latest = self._latest
+        if latest is None or any(each is not None and each.is_latest for each in found):
             return
+        self._latest = None  # first, so that an error in what follows is not raised again and again
         kept, parts = latest
-        try:
-            self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
-        except Exception:
-            return
+        self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
 
-    def _is_only(self, kept: Any) -> bool:
-        """Return whether no stored prediction has these features."""
-        try:
-            return self._waiting.find(key_of(kept)) is None
-        except Exception:
-            return False
+    def take(self, found: Found) -> None:
+        """Forget a prediction that was found, since its label is learned."""
+        if found.is_latest:
+            self._latest = None
+        if found.key is not None:
+            self._waiting.take(found.key, found.place, found.now)
+        elif self._waiting.delay != 0.0:
+            self._waiting.learn_delay(0)

@@ -11,8 +11,9 @@ which segments are made of. ``columns`` are the probabilities of a batch: an arr
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from streamcal._state import (
     restore,
     state_of,
 )
-from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY, check_probability_range
+from streamcal._whole import Step, do_all
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
@@ -56,9 +57,8 @@ class Strategy(ABC):
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         """Return calibrated probabilities under the same labels in the same order."""
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        """Raise unless `learn_one` accepts these probabilities and features."""
-        check_probability_range(raw)
+    def check_features(self, x: Features) -> None:  # noqa: B027  most have no segments
+        """Raise unless `learn_one` accepts these features."""
 
     @abstractmethod
     def learn_one(
@@ -66,10 +66,18 @@ class Strategy(ABC):
     ) -> None:
         """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
 
-    def learn_group(self, rows: Rows, w: float) -> None:
-        """Teach the calibrators rows that share an outcome, as one sample of weight ``w``."""
+    def learn_steps(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> Sequence[Step]:
+        """Return what teaches a sample, as `learn_one` does, for `do_all`."""
+        return [partial(self.learn_one, raw, x, y, w, tickets)]
+
+    def group_steps(self, rows: Rows, w: float) -> list[Step]:
+        """Return what teaches rows that share an outcome, as one sample of weight ``w``."""
+        steps: list[Step] = []
         for raw, x, y, tickets in rows:
-            self.learn_one(raw, x, y, w / len(rows), tickets)
+            steps += self.learn_steps(raw, x, y, w / len(rows), tickets)
+        return steps
 
     def serve_one(
         self, raw: Raw, x: Features
@@ -123,8 +131,8 @@ class OwningStrategy(Strategy):
         """Raise unless `learn_many` accepts the features of a batch."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Start again with calibrators that have learned nothing."""
+    def fresh(self) -> Self:
+        """Return a strategy of the same kind whose calibrators have learned nothing."""
 
     @abstractmethod
     def freeze(self) -> tuple[Fields, Arrays]:
@@ -168,35 +176,46 @@ class LabelCalibrators:
         if isinstance(prototype, HedgedCalibrator | SegmentCalibrator):
             self.unlearned = prototype.clone()
 
-    def learn_one(
+    def learn_steps(
         self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets
-    ) -> None:
-        """Teach the calibrator of a label whether ``y`` is this label."""
-        calibrator = self.by_label.get(label)
-        if calibrator is None:
-            calibrator = self._add(label, raw)
+    ) -> Sequence[Step]:
+        """Return what teaches the calibrator of a label whether ``y`` is it, for `do_all`."""
+        calibrator, steps = self._find(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
         if self.segments is not None:
-            calibrator.learn_one(x, raw[label], hit, w, served=_own_ticket(tickets, label))
-        elif tickets and self.unlearned is not None:
-            calibrator.learn_one(raw[label], hit, w, served=_own_ticket(tickets, label))
-        else:
-            calibrator.learn_one(raw[label], hit, w)
+            own = _own_ticket(tickets, label)
+            return [*steps, *calibrator._learn_steps(x, raw[label], hit, w, served=own)]
+        if tickets and self.unlearned is not None:
+            own = _own_ticket(tickets, label)
+            return [*steps, *calibrator._learn_steps(raw[label], hit, w, served=own)]
+        return [*steps, *calibrator._learn_steps(raw[label], hit, w)]
 
-    def learn_group(self, label: ClfTarget, rows: Rows, w: float) -> None:
-        """Teach the calibrator of a label which rows of a group have this label."""
-        calibrator = self.by_label.get(label)
-        if calibrator is None:
-            calibrator = self._add(label, rows[0][0])
-        scores = [raw[label] for raw, *_ in rows]
+    def group_steps(self, label: ClfTarget, rows: Rows, w: float) -> list[Step]:
+        """Return what teaches the calibrator of a label which rows of a group have this label."""
+        calibrator, steps = self._find(label, rows[0][0])
+        scores = [float(raw[label]) for raw, *_ in rows]
         hits = [1.0 if y == label else 0.0 for _, _, y, _ in rows]
         served = [_own_ticket(tickets, label) for *_, tickets in rows]
         if self.segments is not None:
-            calibrator.learn_group([x for _, x, _, _ in rows], scores, hits, w, served=served)
-        elif self.unlearned is not None:
-            calibrator.learn_group(scores, hits, w, served=served)
-        else:
-            calibrator.learn_many(scores, hits, np.full(len(rows), w / len(rows)))
+            xs = [x for _, x, _, _ in rows]
+            return [*steps, *calibrator._group_steps(xs, scores, hits, w, served)]
+        if self.unlearned is not None:
+            return [*steps, *calibrator._group_steps(scores, hits, w, served)]
+        for score, hit in zip(scores, hits, strict=True):
+            steps += calibrator._learn_steps(score, hit, w / len(rows))
+        return steps
+
+    def _find(self, label: ClfTarget, known: Iterable[ClfTarget]) -> tuple[Any, list[Step]]:
+        """Return the calibrator of a label; if it is new, also the steps that add it.
+
+        ``known`` are all labels of the model.
+        """
+        calibrator = self.by_label.get(label)
+        if calibrator is not None:
+            return calibrator, []
+        calibrator, names = self.prototype.clone(), {str(each): each for each in known}
+        add = partial(self.by_label.__setitem__, label, calibrator)
+        return calibrator, [partial(self._label_of_column.update, names), add]
 
     def learn_many(
         self,
@@ -207,25 +226,22 @@ class LabelCalibrators:
         weights: Weights,
     ) -> None:
         """Teach the calibrator of a label which of the batch's labels are this label."""
-        calibrator = self.by_label.get(label)
-        if calibrator is None:
-            calibrator = self._add(label, columns)
+        calibrator, steps = self._find(label, columns)
         hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
         if self.segments is not None:
             calibrator.learn_many(X, columns[label], hits, weights)
         else:
             calibrator.learn_many(columns[label], hits, weights)
-
-    def _add(self, label: ClfTarget, known: Iterable[ClfTarget]) -> Any:
-        """Return a new calibrator for a label; ``known`` are all labels of the model."""
-        self._label_of_column.update((str(each), each) for each in known)
-        calibrator = self.by_label[label] = self.prototype.clone()
-        return calibrator
+        do_all(*steps)
 
     def predict_in_segments(self, label: ClfTarget, p: float, x: Features) -> float:
         """Return the calibrated probability of a label, if calibrators are of segments."""
         calibrator = self.by_label.get(label)
-        return float(p) if calibrator is None else calibrator.predict_one(x, p)
+        if calibrator is not None:
+            return float(calibrator.predict_one(x, p))
+        if self.segments is not None:
+            self.segments.check_features(x)
+        return float(p)
 
     def predict_many(
         self, label: ClfTarget, p: NDArray[np.float64], X: FeatureColumns
@@ -233,6 +249,8 @@ class LabelCalibrators:
         """Return the calibrated probabilities of a label for a batch."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
+            if self.segments is not None:
+                self.segments.check_columns(X, len(p))
             return p
         given = (p,) if self.segments is None else (X, p)
         values: NDArray[np.float64] = calibrator.predict_many(*given)
@@ -272,23 +290,28 @@ class Binary(Strategy):
             else:
                 p = calibrator.predict_one(x, raw[True])
             calibrated[True], calibrated[False] = p, 1.0 - p
+        else:
+            self.check_features(x)
         return calibrated
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        # The probability of False is not learned.
-        if not LEAST_PROBABILITY <= raw[True] <= MOST_PROBABILITY:
-            check_probability_range(raw)
+    def check_features(self, x: Features) -> None:
         if self._segments is not None:
             self._segments.check_features(x)
 
     def learn_one(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
     ) -> None:
+        do_all(*self.learn_steps(raw, x, y, w, tickets))
+
+    def learn_steps(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> Sequence[Step]:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None or tickets or self._segments is not None:
-            self._calibrators.learn_one(True, raw, x, y, w, tickets)
-        else:  # the usual case, without another call
-            calibrator.learn_one(raw[True], 1.0 if y == 1 else 0.0, w)  # True is 1
+            return self._calibrators.learn_steps(True, raw, x, y, w, tickets)
+        # The usual case, without another call. True is 1.
+        steps: Sequence[Step] = calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w)
+        return steps
 
     def serve_one(
         self, raw: Raw, x: Features
@@ -301,6 +324,8 @@ class Binary(Strategy):
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         if True not in self._calibrators.by_label:
+            if self._segments is not None:
+                self._segments.check_columns(X, len(columns[True]))
             return np.array(list(columns.values()))
         p = self._calibrators.predict_many(True, columns[True], X)
         return np.array([p if label else 1.0 - p for label in columns])
@@ -320,6 +345,7 @@ class OneVsRest(OwningStrategy):
 
     def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self._calibrators = LabelCalibrators(prototype, label_of_column)
+        self._label_of_column = label_of_column
         self._binary = Binary(self._calibrators)
         self.makes_tickets = self._calibrators.unlearned is not None
         if self._calibrators.segments is not None:
@@ -342,8 +368,7 @@ class OneVsRest(OwningStrategy):
             calibrated[label] = float(p) if calibrator is None else calibrator.predict_one(p)
         return _normalised(calibrated, raw)
 
-    def check_sample(self, raw: Raw, x: Features) -> None:
-        super().check_sample(raw, x)
+    def check_features(self, x: Features) -> None:
         if self._calibrators.segments is not None:
             self._calibrators.segments.check_features(x)
 
@@ -354,16 +379,25 @@ class OneVsRest(OwningStrategy):
     def learn_one(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
     ) -> None:
-        for label in raw:
-            self._calibrators.learn_one(label, raw, x, y, w, tickets)
+        do_all(*self.learn_steps(raw, x, y, w, tickets))
 
-    def learn_group(self, rows: Rows, w: float) -> None:
+    def learn_steps(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> Sequence[Step]:
+        steps: list[Step] = []
+        for label in raw:
+            steps += self._calibrators.learn_steps(label, raw, x, y, w, tickets)
+        return steps
+
+    def group_steps(self, rows: Rows, w: float) -> list[Step]:
         labels = dict.fromkeys(label for raw, *_ in rows for label in raw)
         if self.for_labels(labels) is self._binary:
             labels = {True: None}
+        steps: list[Step] = []
         for label in labels:
             known = [row for row in rows if label in row[0]]
-            self._calibrators.learn_group(label, known, w)
+            steps += self._calibrators.group_steps(label, known, w)
+        return steps
 
     def serve_one(
         self, raw: Raw, x: Features
@@ -400,8 +434,8 @@ class OneVsRest(OwningStrategy):
         for label in columns:
             self._calibrators.learn_many(label, columns, X, labels, weights)
 
-    def reset(self) -> None:
-        self._calibrators.by_label.clear()
+    def fresh(self) -> Self:
+        return type(self)(self._calibrators.prototype, self._label_of_column)
 
     def freeze(self) -> tuple[Fields, Arrays]:
         labels = [pack(label) for label in self.calibrators]
@@ -445,22 +479,24 @@ class HedgedJointly(OneVsRest):
         both = map(tuple.__new__, repeat(JointTicket), pairs)
         return mixture, dict(zip(raw, both, strict=True))
 
-    def learn_one(
+    def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
-    ) -> None:
+    ) -> Sequence[Step]:
+        steps: list[Step] = []
         if len(raw) > 2:
             one_vs_rest, ticket = self._read_joint(raw, x, y, tickets)
-            self._joint.learn_one(raw, one_vs_rest, y, w, ticket)
-        super().learn_one(raw, x, y, w, tickets)
+            steps = self._joint.learn_steps(raw, one_vs_rest, y, w, ticket)
+        return [*steps, *super().learn_steps(raw, x, y, w, tickets)]
 
-    def learn_group(self, rows: Rows, w: float) -> None:
+    def group_steps(self, rows: Rows, w: float) -> list[Step]:
+        steps: list[Step] = []
         many = [row for row in rows if len(row[0]) > 2]
         if many:
             read = [self._read_joint(*row) for row in many]
             both = zip(many, read, strict=True)
             joint = [(raw, own, y, ticket) for (raw, _, y, _), (own, ticket) in both]
-            self._joint.learn_group(joint, w)
-        super().learn_group(rows, w)
+            steps = self._joint.group_steps(joint, w)
+        return [*steps, *super().group_steps(rows, w)]
 
     def _read_joint(
         self, raw: Raw, x: Features, y: ClfTarget, tickets: Tickets
@@ -495,10 +531,6 @@ class HedgedJointly(OneVsRest):
         strategy = OneVsRest if len(columns) < 3 else Strategy  # a mixture learns row by row
         strategy.learn_many(self, columns, X, labels, weights)
 
-    def reset(self) -> None:
-        super().reset()
-        self._joint = self._make_joint()
-
     def _make_joint(self) -> JointHedge:
         return JointHedge(cast(HedgedCalibrator, _hedge_of(self._calibrators.prototype)))
 
@@ -523,7 +555,7 @@ class Joint(OwningStrategy):
 
     def __init__(self, prototype: JointCalibrator) -> None:
         self._prototype = prototype
-        self.reset()
+        self._calibrator = prototype.clone()
 
     @property
     def parts(self) -> Mapping[ClfTarget, AnyCalibrator | JointCalibrator]:
@@ -537,8 +569,8 @@ class Joint(OwningStrategy):
     ) -> None:
         self._calibrator.learn_one(raw, y, w)
 
-    def reset(self) -> None:
-        self._calibrator = self._prototype.clone()
+    def fresh(self) -> Self:
+        return type(self)(self._prototype)
 
     def freeze(self) -> tuple[Fields, Arrays]:
         return {"calibrated": []}, {"0": nest(self._calibrator.to_bytes())}

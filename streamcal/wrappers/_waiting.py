@@ -1,37 +1,40 @@
 """Stored predictions by features: which one a label belongs to, and which are forgotten."""
 
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any
 
+from streamcal._locked import new_mutex
 from streamcal.wrappers._packed import PackedPrediction, Packer, Prediction
 
 Kept = Prediction | PackedPrediction
 
 _RATE = 0.02  # of the mean that follows the delay of labels
 _MANY = 10  # predictions; if the features of all differ, features seem to identify samples
+_LONG = 5.0  # mean delays: a label that is later than this seems to be lost
+_SOON = 100  # predictions: no label seems to be lost before there are so many
 
 
 class _SameFeatures:
     """The predictions of equal features: their places in the order of all, the oldest first."""
 
-    __slots__ = ("hash", "key", "places")
+    __slots__ = ("key", "places")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.hash = hash(key)
-        self.places: list[int] = []
+        self.places: dict[int, None] = {}
 
 
 class WaitingPredictions:
     """The predictions that wait for their labels, by features.
 
     If several have the same features, a label belongs to the one that waits about as long as labels
-    usually do. Older ones are forgotten: their labels seem to be lost.
+    usually do; the first label belongs to the oldest. One is forgotten, as if its label were lost,
+    when others with the same features wait, and it is older than five mean delays and a hundred
+    predictions. So a label may come much later than usual: the first rows of a game whose labels
+    all come at its end wait twice as long as the mean.
 
-    Any thread may call any method at any time.
+    Any thread, and any signal handler, may call any method at any time. Nothing is caught here, so
+    that what a signal handler raises reaches the caller.
 
     Parameters
     ----------
@@ -49,75 +52,85 @@ class WaitingPredictions:
     >>> for i in range(3):
     ...     waiting.store("some features", Prediction({True: i / 10}, None, 0))
     >>> waiting.learn_delay(1)
-    >>> waiting.take("some features").raw, len(waiting)
-    ({True: 0.1}, 1)
+    >>> place = waiting.choose(waiting.places("some features"), 3)
+    >>> waiting.read(place).raw
+    {True: 0.1}
+    >>> waiting.take("some features", place, 3)
+    >>> len(waiting)
+    2
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # By place, the oldest first. A prediction enters here first and leaves here last, and each
-        # step may be repeated: whatever interrupts a change, all is forgotten in the end.
-        self.stored: OrderedDict[int, tuple[_SameFeatures, Kept]] = OrderedDict()
-        # By hash, so that only `find` compares features, which may raise.
-        self.by_hash: dict[int, list[_SameFeatures]] = {}
+        # By place. A prediction enters here first and leaves here last, and each step may be
+        # repeated: whatever interrupts a change, all is forgotten in the end.
+        self.stored: dict[int, tuple[_SameFeatures, Kept]] = {}
+        self.by_key: dict[Hashable, _SameFeatures] = {}
         self._next_place = itertools.count(1)
+        self._oldest = 1  # there is none at an earlier place
         self.n_stored = 0
-        self.n_checked = limit  # with fewer stored, none is to be forgotten
         self.delay: float | None = None
         self._packer = Packer()
-        self._lock = threading.RLock()  # a signal handler may predict in the middle of a change
+        self._lock = new_mutex()  # a signal handler may predict in the middle of a change
 
     def __len__(self) -> int:
         """Return how many predictions wait."""
         return len(self.stored)
 
-    def find(self, key: Hashable) -> _SameFeatures | None:
-        """Return the stored predictions with these features, if any; comparing them may raise."""
-        for same in self.by_hash.get(hash(key), ()):
-            if same.key == key:
-                return same
-        return None
+    def places(self, key: Hashable) -> list[int]:
+        """Return the places of the predictions with these features, the oldest first."""
+        same = self.by_key.get(key)
+        return [] if same is None else list(same.places)
 
     def store(self, key: Hashable, prediction: Prediction) -> None:
         """Keep the prediction for these features."""
         with self._lock:
             packed = self._packer.pack(prediction)
-            same = self.find(key) or _SameFeatures(key)
+            same = self.by_key.get(key) or _SameFeatures(key)
             place = self.n_stored = next(self._next_place)
             self.stored[place] = same, packed
-            same.places.append(place)
-            alike = self.by_hash.setdefault(same.hash, [])
-            if same not in alike:
-                alike.append(same)
-            if place not in self.stored:  # a signal handler forgot it meanwhile
+            same.places[place] = None
+            self.by_key[key] = same
+            if place < self._oldest:  # a signal handler stored many others meanwhile
                 self._forget(same, place)
 
-    def take(self, key: Hashable) -> Prediction | None:
-        """Return the prediction that a label with these features belongs to, and forget it."""
-        with self._lock:
-            same = self.find(key)
-            if same is None:
-                return None
-            places = same.places
-            expected = self._expected_place(places)
-            while len(places) > 1 and places[0] + places[1] <= 2.0 * expected:
-                self._forget(same, places[0])  # the next one is at least as near
-            place = places[0]
-            prediction = self._forget(same, place)
-            if prediction is None:
-                return None
-            self.learn_delay(self.n_stored - place)
-            return prediction.unpack() if isinstance(prediction, PackedPrediction) else prediction
+    def choose(self, places: list[int], now: int) -> int:
+        """Return the place of these that a label belongs to; ``now`` is that of the latest."""
+        expected = self._expected_place(places, now)
+        candidates = [place for place in places if not self._is_lost(place, now)] or places[-1:]
+        return min(candidates, key=lambda place: abs(place - expected))
 
-    def _expected_place(self, places: list[int]) -> float:
+    def read(self, place: int) -> Prediction | None:
+        """Return the prediction at a place, None if it is no longer there."""
+        found = self.stored.get(place)
+        if found is None:
+            return None
+        return found[1].unpack() if isinstance(found[1], PackedPrediction) else found[1]
+
+    def take(self, key: Hashable, place: int, now: int) -> None:
+        """Forget the prediction with these features at a place, since its label has come."""
+        with self._lock:
+            same = self.by_key.get(key)
+            if same is not None:  # else another thread or a signal handler took it
+                for other in list(same.places):
+                    if other == place or self._is_lost(other, now):
+                        self._forget(same, other)
+            self.learn_delay(now - place)
+
+    def _is_lost(self, place: int, now: int) -> bool:
+        """Return whether the label of the prediction at a place is too late to be expected."""
+        return self.delay is not None and now - place > max(_LONG * self.delay, _SOON)
+
+    def _expected_place(self, places: list[int], now: int) -> float:
         """Return where the prediction of a label is expected, for features with these places."""
         if self.delay is not None:
-            return self.n_stored - self.delay
+            return now - self.delay
         # This is the first label, and the sample was predicted just now. If no other features came
         # twice, it was also predicted before, as for a comparison, and its label is not late.
-        others = len(self.stored) - len(places)
-        is_again = places[-1] == self.n_stored and others >= _MANY
-        return self.n_stored if is_again and len(self.by_hash) == others + 1 else 0.0
+        others = len(self.stored) - sum(place in self.stored for place in places)
+        n_alike = len(self.by_key) - (not self.stored.keys().isdisjoint(places))
+        is_again = len(places) > 1 and places[-1] == now and others >= _MANY
+        return now if is_again and n_alike == others else 0.0
 
     def learn_delay(self, delay: int) -> None:
         """Learn how many predictions came between a prediction and its label."""
@@ -125,35 +138,21 @@ class WaitingPredictions:
             self.delay = float(delay)
         self.delay += _RATE * (delay - self.delay)
 
-    def forget_oldest(self) -> None:
-        """Forget all predictions that were followed by as many others as the limit."""
+    def make_room(self) -> None:
+        """Forget all predictions beyond the limit, less one for the latest, which is not stored."""
+        if self._oldest > self.n_stored - self.limit + 1:
+            return
         with self._lock:
-            while self.stored:
-                try:
-                    place, (same, _) = next(iter(self.stored.items()))
-                except (StopIteration, RuntimeError):  # a signal handler forgot it
-                    continue
-                self.n_checked = place + self.limit - 1
-                if self.n_stored < self.n_checked:
-                    return
-                self._forget(same, place)
-            self.n_checked = self.n_stored + self.limit
+            while self._oldest <= self.n_stored - self.limit + 1:
+                place = self._oldest
+                found = self.stored.get(place)
+                if found is not None:
+                    self._forget(found[0], place)
+                self._oldest = place + 1
 
-    def _forget(self, same: _SameFeatures, place: int) -> Kept | None:
-        """Remove the prediction at a place and return it; None if it is no longer there."""
-        _discard(same.places, place)
-        if not same.places:
-            alike = self.by_hash.get(same.hash, [])
-            _discard(alike, same)
-            if not alike:
-                self.by_hash.pop(same.hash, None)
-        found = self.stored.pop(place, None)
-        return None if found is None else found[1]
-
-
-def _discard(items: list[Any], item: Any) -> None:
-    """Remove an item if it is there, in one step; items are ints, or equal only to themselves."""
-    try:  # noqa: SIM105  `suppress` takes longer than the rest
-        items.remove(item)
-    except ValueError:
-        pass
+    def _forget(self, same: _SameFeatures, place: int) -> None:
+        """Remove the prediction at a place, if it is still there."""
+        same.places.pop(place, None)
+        if not same.places and self.by_key.get(same.key) is same:
+            self.by_key.pop(same.key, None)
+        self.stored.pop(place, None)

@@ -1,7 +1,8 @@
 """A river classifier with calibrated probabilities."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
@@ -18,10 +19,11 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import BatchRouting
+from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice, check_count, check_label
+from streamcal._validation import as_weight, check_choice, check_count, check_label, check_mapping
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
@@ -30,7 +32,6 @@ from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.wrappers._checks import (
-    Features,
     add_batch_weights,
     as_batch_weights,
     as_probabilities_of_labels,
@@ -38,10 +39,12 @@ from streamcal.wrappers._checks import (
     check_binary_calibrator,
     check_classifier,
     check_n_rows,
+    check_probabilities,
 )
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
-from streamcal.wrappers._memory import PredictionMemory
+from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
+from streamcal.wrappers._memory import Found, PredictionMemory
 from streamcal.wrappers._sampling import (
     SamplingRate,
     answers_among_all,
@@ -52,15 +55,20 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import FeatureColumns, Raw, Tickets, as_rows, make_strategy
+from streamcal.wrappers._strategies import (
+    FeatureColumns,
+    OwningStrategy,
+    Raw,
+    Tickets,
+    as_rows,
+    make_strategy,
+)
 from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
 
-class CalibratedClassifier(
-    BatchRouting, Stateful, base.Wrapper[base.Classifier], base.MiniBatchClassifier
-):
+class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
     """Calibrate the probabilities of a river classifier, sample by sample.
 
     With the labels False and True (or 0 and 1) one calibrator maps the probability of True. With
@@ -69,6 +77,15 @@ class CalibratedClassifier(
     are returned. With more than two labels the default mixes these probabilities, by their
     likelihood so far, with the model's own and with maps of all labels: a temperature, biases, and
     matrix scaling. The keys of a prediction are the model's own label objects.
+
+    A model that has learned one label answers this label only, with probability 1. In a binary
+    stream the other label is answered all the same: after n samples the label that was seen has the
+    probability (n + ½)/(n + 1), by the rule of Krichevsky and Trofimov [1]_. A stream is binary
+    while its labels are False and True, or 0 and 1. Labels that are declared as ``labels`` are
+    treated alike. Of K labels, one that the model lacks has the probability (n + ½)/(N + K/2), if n
+    of N samples had it; the others share the rest. A probability by this rule is served as it is,
+    not calibrated; calibrators learn it as if it were the model's. Other labels are answered as
+    soon as the model has them.
 
     Parameters
     ----------
@@ -80,6 +97,9 @@ class CalibratedClassifier(
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
         a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`,
         also as the base of a `SegmentCalibrator`, adds the maps of all labels.
+    labels : sequence of labels, optional
+        The labels of the stream, at least two; more may come. They are answered from the first
+        sample on, also if the model does not know them yet.
     segments : sequence of str, optional
         Names of features. The probabilities are then right for each value of these features, and
         each pair of values, too: each label has a ``SegmentCalibrator(segments, base=calibrator)``.
@@ -108,10 +128,12 @@ class CalibratedClassifier(
     Raises
     ------
     TypeError
-        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, ``segments`` are
-        not names, or ``drift_detector`` is not a drift detector.
+        If ``classifier`` is not a classifier, ``calibrator`` is not a calibrator, ``labels`` is not
+        a sequence of labels, ``segments`` are not names, or ``drift_detector`` is not a drift
+        detector.
     ValueError
         If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
+        ``labels`` are not two different ones or more,
         there are ``segments`` and a `SegmentCalibrator` or a `JointCalibrator`, ``sampling_rate``
         is not in (0, 1], or ``on_drift`` is none of the above.
 
@@ -124,17 +146,27 @@ class CalibratedClassifier(
     differs from the served one. `predict_proba_one` therefore remembers its predictions, and
     `learn_one` finds them by the features. Predictions and `to_bytes` do not depend on this memory;
     copies and pickles do not contain it. If several predictions have the same features, the one
-    is used whose label is about as late as usual. If the features do not identify a sample or have
-    no hash (a list or an array among them; then a late label raises a `RuntimeWarning` once), or
-    the process may end before the label arrives, call `serve_one` instead, and pass its whole
-    result as ``served`` with the label. If samples are predicted before training only for a
-    comparison, and are then learned without being predicted again, each is learned with that
-    prediction, as if its label were late; `serve_one` does not remember, so compare
-    ``serve_one(x).calibrated``. A transformer that
+    is used whose label is about as late as usual; the first label belongs to the oldest. A
+    prediction is forgotten after ``remember`` others. It is also forgotten when others with the
+    same features wait, and it is older than five mean delays and a hundred predictions.
+
+    Features are remembered if their values are numbers, text, dates, or tuples of these. A list, an
+    array, or an object of a class that defines its own comparison is not compared; a late label
+    then raises a `RuntimeWarning` once. In this case, or if the process may end before the label
+    arrives, call `serve_one` instead, and pass its whole result as ``served`` with the label.
+
+    If samples are predicted before training only for a comparison, and are then learned without
+    being predicted again, each is learned with that prediction, as if its label were late;
+    `serve_one` does not remember, so compare ``serve_one(x).calibrated``. A transformer that
     learns, such as a `StandardScaler`, changes the features between prediction and label:
     ``CalibratedClassifier(scaler | model)`` has it inside. Within
     ``river.compose.learn_during_predict`` pass ``served``, too: a pipeline that predicts twice
     learns twice.
+
+    References
+    ----------
+    .. [1] Krichevsky & Trofimov, *The performance of universal encoding*, IEEE Transactions on
+       Information Theory 27(2), 1981.
 
     Examples
     --------
@@ -146,13 +178,22 @@ class CalibratedClassifier(
     >>> model = CalibratedClassifier(model)
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.LogLoss())
     LogLoss: 0.69...
+
+    Naive Bayes has learned one label; both are answered:
+
+    >>> from river import naive_bayes
+    >>> model = CalibratedClassifier(naive_bayes.GaussianNB(), labels=(False, True))
+    >>> model.learn_one({"x": 1.0}, True)
+    >>> model.classifier.predict_proba_one({"x": 2.0}), model.predict_proba_one({"x": 2.0})
+    ({True: 1.0}, {False: 0.25, True: 0.75})
     """
 
     def __init__(
         self,
-        classifier: base.Classifier,
+        classifier: AnyClassifier,
         calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
         *,
+        labels: Sequence[ClfTarget] | None = None,
         segments: Sequence[str] | None = None,
         sampling_rate: SamplingRate | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
@@ -164,12 +205,17 @@ class CalibratedClassifier(
             calibrator = HedgedCalibrator()
         if segments is not None:
             segments = check_fields(segments, "segments")
+        if labels is not None:
+            labels = check_labels(labels)
         prototype = _prototype_of(calibrator, segments)
         check_rate(sampling_rate)
+        if sampling_rate is not None and labels is not None:
+            check_two_labels(labels)
         check_choice(on_drift, "on_drift", _ON_DRIFT)
         check_count(remember, "remember", 0)
         self.classifier = classifier
         self.calibrator = calibrator
+        self.labels = labels
         self.segments = segments
         self.sampling_rate = sampling_rate
         self.drift_detector = drift_detector
@@ -178,6 +224,9 @@ class CalibratedClassifier(
 
         # Most libraries of data frames only have strings as column names; this maps them to labels.
         self._label_of_column: dict[str, ClfTarget] = {"False": False, "True": True}
+        if labels is not None:
+            self._label_of_column.update((str(label), label) for label in labels)
+        self._known = KnownLabels(labels, binary=sampling_rate is not None)
         self._strategy = make_strategy(prototype, self._label_of_column)
         self._monitor = None
         if drift_detector is not None:
@@ -193,7 +242,8 @@ class CalibratedClassifier(
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._strategy.freeze()
         names = [[name, pack(label)] for name, label in self._label_of_column.items()]
-        return {**fields, "names": names, "y_name": self._y_name}, arrays
+        known = self._known.freeze()
+        return {**fields, "names": names, "y_name": self._y_name, "known": known}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
@@ -202,7 +252,10 @@ class CalibratedClassifier(
             name: as_name(unpack(label), "names", none=True) for name, label in pairs
         }
         y_name = as_name(fields["y_name"], "y_name", none=True)
+        known = KnownLabels(self.labels, binary=self.sampling_rate is not None)
+        known.thaw(fields["known"])
         self._strategy.thaw(fields, arrays)
+        self._known = known
         self._label_of_column.clear()  # in place: the strategy shares this dict
         self._label_of_column.update(label_of_column)
         self._y_name = y_name
@@ -230,7 +283,7 @@ class CalibratedClassifier(
         return self._monitor.n_alarms if self._monitor else 0
 
     @property
-    def _wrapped_model(self) -> base.Classifier:
+    def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
     @classmethod
@@ -277,23 +330,32 @@ class CalibratedClassifier(
             of it. Neither the model nor a calibrator has learned anything then.
         """
         check_label(y)
-        w = 1.0 if w == 1.0 else as_weight(w)
-        raw, shown, tickets = self._recall(x, served, kwargs)
+        w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        raw, shown, tickets, found = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
-        strategy.check_sample(raw, x)
+        strategy.check_features(x)
         if self.sampling_rate is not None:
             check_two_labels((*raw, y))
 
+        if found is None and served is None:
+            self._memory.warn_if_late(x)
+        if found is None or not found.is_latest:
+            self._memory.store_latest(self._make_tickets)
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
 
-        if self._monitor:
+        if found is not None:
+            self._memory.take(found)
+        steps: Iterable[Step] = ()
+        if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
-            if self._replace_after_drift(self._monitor, [sample], [shown]):
-                tickets = None  # the calibrators that made them were replaced
-        strategy.learn_one(raw, x, y, w, tickets)
+            current, steps = self._watch(self._monitor, [sample], [shown])
+            if current is not self._strategy:  # the calibrators that made the tickets are replaced
+                strategy, tickets = current.for_labels(raw), None
+        learn = strategy.learn_steps(raw, x, y, w, tickets)
+        do_all(*steps, *learn, *self._known.learn_steps((y,), self._label_of_column))
 
     def learn_group(
         self,
@@ -351,48 +413,64 @@ class CalibratedClassifier(
         w = as_weight(w)
         as_weight(w / max(len(X), 1))
         given = [None] * len(X) if served is None else served
-        recalled = []
+        recalled: list[tuple[Raw, Raw | None, Tickets, Found | None]] = []
+        places: set[int] = set()
         for x, each in zip(X, given, strict=True):
-            recalled.append(self._recall(x, each, kwargs))
-            raw = recalled[-1][0]
-            self._strategy.for_labels(raw).check_sample(raw, x)
+            recalled.append(self._recall(x, each, kwargs, places))
+            raw, _, _, one = recalled[-1]
+            if one is not None:
+                places.add(one.place)
+            self._strategy.for_labels(raw).check_features(x)
             if self.sampling_rate is not None:
                 check_two_labels((*raw, *y))
 
+        found = [row[-1] for row in recalled]
+        for x, each, one in zip(X, given, found, strict=True):
+            if one is None and each is None:
+                self._memory.warn_if_late(x)
+        self._memory.store_latest(self._make_tickets, found)
         for x, label in zip(X, y, strict=True):
             self._call("learn_one", x, label, **kwargs, w=w)
 
+        for one in found:
+            if one is not None:
+                self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
-        rows = [(raw, x, label, tickets) for (raw, _, tickets), x, label in both]
+        rows = [(raw, x, label, tickets) for (raw, _, tickets, _), x, label in both]
+        current = self._strategy
+        steps: list[Step] = []
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
-            shown = [shown for _, shown, _ in recalled]
-            if self._replace_after_drift(self._monitor, samples, shown):
+            shown = [shown for _, shown, _, _ in recalled]
+            current, steps = self._watch(self._monitor, samples, shown)
+            if current is not self._strategy:
                 rows = [(raw, x, label, None) for raw, x, label, _ in rows]
-        self._strategy.learn_group(rows, w)
+        count = self._known.learn_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
+        do_all(*steps, *current.group_steps(rows, w), *count)
 
     def _recall(
-        self, x: Features, served: Any, kwargs: dict[str, Any]
-    ) -> tuple[Raw, Raw | None, Tickets]:
+        self, x: Features, served: Any, kwargs: dict[str, Any], before: Set[int] = frozenset()
+    ) -> tuple[Raw, Raw | None, Tickets, Found | None]:
         """Return the model's probabilities of a sample, the calibrated ones, and the tickets.
 
-        They are those in ``served``, else those that are remembered, else the model predicts.
+        They are those in ``served``, else those that are remembered, else the model predicts. The
+        last value is what was found in the memory, which still holds it; the places ``before``, of
+        other rows of a group, are passed over.
         """
         if served is not None:
-            answers = self._read_served(served)
-            self._memory.store_latest(self._make_tickets)
-            return answers
-        remembered = self._memory.take(x, self._make_tickets)
-        if not remembered or not remembered.raw:
-            return self._predict_raw(x, kwargs), None, None
-        raw, shown, n_alarms, tickets = remembered
-        return raw, shown, tickets if tickets and self._is_current(n_alarms) else None
+            return *self._read_served(served), None
+        found = self._memory.find(x, before)
+        if found is None or not found.prediction.raw:
+            raw = self._known.complete(self._predict_raw(x, kwargs))
+            return raw, None, None, found
+        raw, shown, n_alarms, tickets = found.prediction
+        return raw, shown, tickets if tickets and self._is_current(n_alarms) else None, found
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
         """Return `predict_proba_one` of a sample, and everything that `learn_one` needs later.
 
-        The state does not change.
+        What is learned does not change; an open burst is closed, see `HedgedCalibrator`.
 
         Examples
         --------
@@ -408,8 +486,11 @@ class CalibratedClassifier(
         >>> round(model.calibrators[True].mean_delay)
         19
         """
-        raw = self._predict_raw(x, kwargs)
+        own = self._predict_raw(x, kwargs)
+        raw = self._known.complete(own)
         calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw, x)
+        if raw is not own:
+            calibrated = keep_missing(calibrated, raw, own)
         rate = 1.0
         if self.sampling_rate is not None:
             rate = rate_of(self.sampling_rate, x)
@@ -431,12 +512,17 @@ class CalibratedClassifier(
         Returns
         -------
         dict
-            Probabilities in [0, 1] that sum to 1; empty while the model has no label.
+            Probabilities in [0, 1] that sum to 1; empty while no label is known.
+
+        Raises
+        ------
+        ValueError
+            If the model's probabilities are not in [0, 1], or one of its labels is NaN.
         """
         return self._predict_and_remember(x, kwargs, "probabilities")
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the most probable label; None while the model has none.
+        """Return the most probable label; None while no label is known.
 
         The prediction is remembered, as that of `predict_proba_one`.
         """
@@ -446,8 +532,9 @@ class CalibratedClassifier(
     def _predict_and_remember(
         self, x: Features, kwargs: dict[str, Any], asked: str
     ) -> dict[ClfTarget, float]:
-        raw = self._predict_raw(x, kwargs)
-        calibrated = among_kept = self._strategy.for_labels(raw).predict_one(raw, x)
+        own = self._predict_raw(x, kwargs)
+        raw = self._known.complete(own)
+        calibrated = among_kept = self._calibrate(own, raw, x)
         if self.sampling_rate is not None:
             calibrated = answers_among_all(calibrated, rate_of(self.sampling_rate, x))
         if self.remember:
@@ -471,7 +558,8 @@ class CalibratedClassifier(
         Returns
         -------
         dict
-            As from `predict_proba_one`, under the same keys in the same order.
+            As from `predict_proba_one`: under the same keys in the same order, if the model knows
+            all labels.
 
         Examples
         --------
@@ -486,7 +574,8 @@ class CalibratedClassifier(
             raise TypeError(
                 "`x` must be the features of the sample, as there are segments, got None"
             )
-        calibrated = self._strategy.for_labels(raw).predict_one(raw, x or {})
+        check_probabilities(raw)
+        calibrated = self._calibrate(raw, self._known.complete(raw), x or {})
         if self.sampling_rate is None:
             return calibrated
         return answers_among_all(calibrated, rate_of(self.sampling_rate, x or {}))
@@ -499,10 +588,20 @@ class CalibratedClassifier(
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
-        if not kwargs:
-            return self.classifier.predict_proba_one(x)
-        raw: Raw = self._call("predict_proba_one", x, **kwargs)
+        raw: Raw
+        if kwargs:
+            raw = self._call("predict_proba_one", x, **kwargs)
+        else:
+            raw = self.classifier.predict_proba_one(x)
+        if type(raw) is not dict:
+            check_mapping(raw)
+        check_probabilities(raw)
         return raw
+
+    def _calibrate(self, own: Raw, raw: Raw, x: Mapping[Any, Any]) -> dict[ClfTarget, float]:
+        """Return calibrated probabilities: ``own`` are the model's, ``raw`` those of all labels."""
+        calibrated = self._strategy.for_labels(raw).predict_one(raw, x)
+        return calibrated if raw is own else keep_missing(calibrated, raw, own)
 
     def _make_tickets(self, raw: Raw, kept: Any) -> Mapping[ClfTarget, AnyTicket]:
         """Return the tickets of the calibrators as they are for the model's probabilities.
@@ -524,8 +623,8 @@ class CalibratedClassifier(
         samples. Tickets of calibrators that were replaced after an alarm are left out.
         """
         if not isinstance(served, Served):
-            return as_probabilities_of_labels(served), None, None
-        raw = as_probabilities_of_labels(served.raw)
+            return self._read_probabilities(served), None, None
+        raw = self._read_probabilities(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
         if served.sampling_rate != 1.0:
             shown = answers_among_kept(shown, as_sampling_rate(served.sampling_rate))
@@ -534,34 +633,38 @@ class CalibratedClassifier(
         self._strategy.check_tickets(served.tickets)
         return raw, shown, served.tickets
 
+    def _read_probabilities(self, served: Any) -> Raw:
+        """Return the model's probabilities of all labels, or raise; if there were none, none."""
+        raw = as_probabilities_of_labels(served)
+        return self._known.complete(raw) if raw else raw
+
     def _is_current(self, n_alarms: int) -> bool:
         """Return whether the calibrators were not replaced since there were this many alarms."""
         return n_alarms == self.n_alarms or self.on_drift == "none"
 
-    def _replace_after_drift(
+    def _watch(
         self,
         monitor: DriftMonitor,
         samples: Iterable[Sample],
         shown: Iterable[Raw | None] = repeat(None),
-    ) -> bool:
-        """Update the drift detector; after an alarm replace the calibrators.
+    ) -> tuple[OwningStrategy, list[Step]]:
+        """Update the drift detector; after an alarm make new calibrators.
 
         The detector gets the errors of ``shown``, the served probabilities; for None, those of the
-        current calibrated probabilities. Return whether the calibrators were replaced.
+        current calibrated probabilities. Return the strategy from now on, and what puts it in use
+        and keeps the samples, for `do_all`.
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
         now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
-        alarm = monitor.update(
-            [(p or self._strategy.for_labels(raw).predict_one(raw, x), y) for raw, x, y, p in now]
-        )
-        replace = alarm and self.on_drift != "none"
-        if replace:
-            self._strategy.reset()
+        n_alarms = monitor.update([(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now])
+        strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
+        if n_alarms and self.on_drift != "none":
+            strategy = strategy.fresh()
             for raw, x, y, w in monitor.recent:
-                self._strategy.for_labels(raw).learn_one(raw, x, y, w)
-        monitor.recent.extend(samples)
-        return replace
+                strategy.for_labels(raw).learn_one(raw, x, y, w)
+            steps.append(partial(setattr, self, "_strategy", strategy))
+        return strategy, steps
 
     # ------------------------------------------------------------------------------ mini-batches
 
@@ -602,10 +705,12 @@ class CalibratedClassifier(
             if label is None or label != label:
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
         weights = as_batch_weights(w, len(labels))
+        name = "probabilities" if served is None else "served"
         if served is None:
             served = self._predict_raw_many(X, kwargs)
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
-        raw = as_probability_columns(columns, len(labels))
+        own = as_probability_columns(columns, len(labels), name)
+        raw = self._known.complete_many(own, len(labels))
         values = self._segment_columns(X)
         self._strategy.check_columns(values, len(labels))
         if self.sampling_rate is not None:
@@ -619,29 +724,33 @@ class CalibratedClassifier(
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
             samples = zip(*rows, labels, weights.tolist(), strict=True)
-            self._replace_after_drift(self._monitor, samples)
+            do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
+        do_all(*self._known.learn_steps(labels, self._label_of_column))
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.
 
-        The columns are the labels, named as by the model's own ``predict_proba_many``. While the
-        model has no label, the frame is empty.
+        The columns are the labels, named as by the model's own ``predict_proba_many``. While no
+        label is known, the frame is empty.
         """
         answer = self._predict_raw_many(X, kwargs)
+        frame, like = into_frame(answer), into_frame(X)
         raw = self._columns_by_label(answer)
-        if not raw:
+        labels, values = self._calibrate_many(raw, X)
+        if not labels or not len(like):
             return answer
-        frame, values = into_frame(answer), self._calibrate_many(raw, X)
-        return to_native_frame(dict(zip(frame.columns, values, strict=True)), like=frame)
+        names = dict(zip(raw, frame.columns, strict=True))  # those that the model gave its labels
+        columns = {names.get(label, label): values[i] for i, label in enumerate(labels)}
+        return to_native_frame(columns, like=frame if raw else like)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """Return the most probable label of each row, None while the model has none."""
+        """Return the most probable label of each row, None while no label is known."""
         frame = into_frame(X)
         raw = self._columns_by_label(self._predict_raw_many(X, kwargs))
+        labels, values = self._calibrate_many(raw, X)
         winners: list[ClfTarget | None] = [None] * len(frame)
-        if raw:
-            labels, values = list(raw), self._calibrate_many(raw, X)
+        if labels:
             winners = [labels[at] for at in values.argmax(axis=0)]
         return to_native_series(winners, name=self._y_name, like=frame)
 
@@ -651,13 +760,21 @@ class CalibratedClassifier(
         return frame
 
     def _calibrate_many(
-        self, raw: Mapping[ClfTarget, NDArray[np.float64]], X: IntoDataFrame
-    ) -> NDArray[np.float64]:
-        """Return calibrated probabilities of shape ``(n_labels, n_samples)``."""
+        self, columns: Mapping[ClfTarget, NDArray[np.float64]], X: IntoDataFrame
+    ) -> tuple[list[ClfTarget], NDArray[np.float64]]:
+        """Return labels, and their calibrated probabilities of shape ``(n_labels, n_samples)``."""
+        n_samples = len(into_frame(X))
+        own = as_probability_columns(columns, n_samples, "probabilities")
+        raw = self._known.complete_many(own, n_samples)
+        labels = list(raw)
+        if not labels:
+            return labels, np.empty((0, n_samples))
         values = self._strategy.for_labels(raw).predict_many(raw, self._segment_columns(X))
-        if self.sampling_rate is None:
-            return values
-        return columns_among_all(raw, values, rates_of(self.sampling_rate, X))
+        if raw is not own:
+            values = keep_missing_many(values, raw, own)
+        if self.sampling_rate is not None:
+            values = columns_among_all(labels, values, rates_of(self.sampling_rate, X))
+        return labels, values
 
     def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
         """Return the columns that segments are made of; those that ``X`` lacks are left out."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import BatchRouting, last_step, name_of
+from streamcal._routing import AnyRegressor, BatchRouting, Features, last_step, name_of
 from streamcal._snapshot import RegressorSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight
@@ -18,7 +18,6 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import card
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.wrappers._checks import (
-    Features,
     add_batch_weights,
     as_batch_weights,
     check_calibrator,
@@ -26,9 +25,7 @@ from streamcal.wrappers._checks import (
 )
 
 
-class CalibratedRegressor(
-    BatchRouting, Stateful, base.Wrapper[base.Regressor], base.MiniBatchRegressor
-):
+class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchRegressor):
     """Recalibrate the predictions of a river regressor by a non-decreasing map, sample by sample.
 
     The map is learned by the calibrator. With `IsotonicCalibrator` and the squared or the Poisson
@@ -64,7 +61,7 @@ class CalibratedRegressor(
     MAE: 0.95...
     """
 
-    def __init__(self, regressor: base.Regressor, calibrator: Calibrator | None = None):
+    def __init__(self, regressor: AnyRegressor, calibrator: Calibrator | None = None):
         final = last_step(regressor)
         if not isinstance(final, base.Regressor):
             raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
@@ -94,7 +91,7 @@ class CalibratedRegressor(
         return card(self, {}, inside=[self._calibrator._repr_html_()])
 
     @property
-    def _wrapped_model(self) -> base.Regressor:
+    def _wrapped_model(self) -> AnyRegressor:
         return self.regressor
 
     @classmethod

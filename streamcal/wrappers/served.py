@@ -27,7 +27,7 @@ class Served:
     calibrated : dict
         The calibrated probability of each label.
     raw : dict
-        The model's own probability of each label.
+        The model's own probability of each label; labels that it lacks are added.
     tickets : dict
         For each label whose calibrator is a `streamcal.HedgedCalibrator` or a
         `streamcal.SegmentCalibrator`, the ticket that this calibrator needs with the label. With

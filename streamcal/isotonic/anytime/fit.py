@@ -15,7 +15,7 @@ from streamcal.isotonic.anytime.host import Host
 from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
 from streamcal.isotonic.anytime.quantiles import Quantiles
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, from_cells
-from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Staircase
+from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
 
 BACKENDS = ("auto", "host", "device")
 _MOST_ROUNDS_AT_ONCE = 64
@@ -26,7 +26,7 @@ def anytime_isotonic(
     y: ArrayLike,
     w: ArrayLike | None = None,
     *,
-    loss: str | losses.Loss,
+    loss: losses.LossName | losses.Loss,
     offset: ArrayLike | None = None,
     y_min: float | None = None,
     y_max: float | None = None,
@@ -34,8 +34,8 @@ def anytime_isotonic(
     tol: float | None = None,
     deadline: float | None = None,
     start: Staircase | None = None,
-    interpolation: str = "linear",
-    outside: str = "clip",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
     backend: str = "auto",
 ) -> AnytimeStaircase:
     """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
@@ -124,13 +124,13 @@ def anytime_isotonic_refinements(
     y: ArrayLike,
     w: ArrayLike | None = None,
     *,
-    loss: str | losses.Loss,
+    loss: losses.LossName | losses.Loss,
     offset: ArrayLike | None = None,
     y_min: float | None = None,
     y_max: float | None = None,
     start: Staircase | None = None,
-    interpolation: str = "linear",
-    outside: str = "clip",
+    interpolation: Interpolation = "linear",
+    outside: Outside = "clip",
     backend: str = "auto",
 ) -> Iterator[AnytimeStaircase]:
     """Yield the map of `anytime_isotonic` after each round, so that the caller can stop early.
@@ -183,7 +183,7 @@ def _make_limits(rounds: int | None, tol: float | None, deadline: float | None) 
     return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
 
 
-def _check_choices(interpolation: str, outside: str, backend: str) -> None:
+def _check_choices(interpolation: Interpolation, outside: Outside, backend: str) -> None:
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     check_choice(backend, "backend", BACKENDS)
@@ -209,7 +209,12 @@ class _Solve:
     """A running backend, and its limits."""
 
     def __init__(
-        self, problem: Problem, backend: str, limits: _Limits, interpolation: str, outside: str
+        self,
+        problem: Problem,
+        backend: str,
+        limits: _Limits,
+        interpolation: Interpolation,
+        outside: Outside,
     ):
         self._problem = problem
         self._backend = _make_backend(backend, problem)

@@ -55,7 +55,7 @@ def make_problem(
     scores: ArrayLike,
     y: ArrayLike,
     w: ArrayLike | None,
-    loss: str | losses.Loss,
+    loss: losses.LossName | losses.Loss,
     *,
     offset: ArrayLike | None,
     y_min: float | None,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, array_of, require
 from streamcal.isotonic.anytime.problem import Floats, Problem
-from streamcal.isotonic.staircase import Staircase, as_read_only, describe_blocks
+from streamcal.isotonic.staircase import Interpolation, Staircase, as_read_only, describe_blocks
 from streamcal.losses import Interval
 
 _BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
@@ -83,7 +83,7 @@ def freeze_blocks(stairs: AnytimeStaircase) -> Arrays:
 
 
 def thaw_blocks(
-    arrays: Arrays, values: Interval, rounds: int, interpolation: str
+    arrays: Arrays, values: Interval, rounds: int, interpolation: Interpolation
 ) -> AnytimeStaircase:
     """Return the staircase in a state; raise unless its values are in an interval."""
     lower = array_of(arrays, "lower", None)

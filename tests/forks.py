@@ -1,0 +1,214 @@
+"""Forks while other threads are inside calls: a script, so that a hang or a crash ends one process.
+
+    python -m tests.forks one|many|locks|jobs
+
+Without `AnytimeCalibrator`: JAX, which it solves with, hangs in a forked process.
+"""
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from streamcal import (
+    BetaCalibrator,
+    EUMThreshold,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IsotonicCalibrator,
+    KeyedCalibrator,
+    PAVStack,
+    PlattCalibrator,
+    SegmentCalibrator,
+    StreamingThresholds,
+    TemperatureCalibrator,
+    TopLabelCalibrator,
+    VennAbersCalibrator,
+)
+from streamcal.ordinal import CuSumRank, KernelCuSumRank
+
+N = 2_000  # samples of a batch
+N_FORKS = 4
+RNG = np.random.default_rng(1)
+SCORES, LABELS = RNG.random(N), RNG.integers(0, 2, N).astype(float)
+FIELDS = {"a": [f"{i % 7}" for i in range(N)]}
+RAW = {"a": 0.2, "b": 0.5, "c": 0.3}
+
+
+def learn_score(learner: Any, i: int) -> None:
+    learner.learn_one(SCORES[i], LABELS[i])
+
+
+# How to make a learner, to let it learn one sample, and many.
+Learner = tuple[Callable[[], Any], Callable[[Any, int], Any], Callable[[Any], Any] | None]
+LEARNERS: list[Learner] = [
+    *(
+        (kind, learn_score, lambda learner: learner.learn_many(SCORES, LABELS))
+        for kind in (
+            *(BetaCalibrator, HedgedCalibrator, HistogramCalibrator, IsotonicCalibrator),
+            *(PlattCalibrator, VennAbersCalibrator, EUMThreshold),
+        )
+    ),
+    (
+        lambda: SegmentCalibrator(["a"]),
+        lambda c, i: c.learn_one({"a": FIELDS["a"][i]}, SCORES[i], LABELS[i]),
+        lambda c: c.learn_many(FIELDS, SCORES, LABELS),
+    ),
+    (
+        lambda: KeyedCalibrator(HedgedCalibrator()),
+        lambda c, i: c.learn_one(i % 3, SCORES[i], LABELS[i]),
+        lambda c: c.learn_many([i % 3 for i in range(N)], SCORES, LABELS),
+    ),
+    (
+        lambda: StreamingThresholds(2),
+        lambda c, i: c.learn_one(SCORES[i], 1 + int(LABELS[i])),
+        lambda c: c.learn_many(SCORES, 1 + LABELS.astype(int)),
+    ),
+    (lambda: PAVStack("squared"), lambda c, i: c.push(0.0, LABELS[i]), None),
+    (TopLabelCalibrator, lambda c, i: c.learn_one(RAW, "abc"[i % 3]), None),
+    (TemperatureCalibrator, lambda c, i: c.learn_one(RAW, "abc"[i % 3]), None),
+    (lambda: CuSumRank(labels=(1, 2)), lambda c, i: c.learn_one({"a": SCORES[i]}, 1 + i % 2), None),
+    (
+        lambda: KernelCuSumRank(labels=(1, 2), budget=20),
+        lambda c, i: c.learn_one({"a": SCORES[i]}, 1 + i % 2),
+        None,
+    ),
+]
+
+
+@contextmanager
+def threads(*works: Callable[[], Any]) -> Iterator[None]:
+    """Let threads repeat works until the end."""
+    stopped = threading.Event()
+
+    def repeat(work: Callable[[], Any]) -> None:
+        while not stopped.is_set():
+            work()
+
+    started = [threading.Thread(target=repeat, args=(work,), daemon=True) for work in works]
+    for thread in started:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for thread in started:
+            thread.join()
+
+
+def in_child(check: Callable[[], Any], end: str = "_exit") -> None:
+    """Fork, and check in the child; raise if that fails or takes minutes."""
+    child = os.fork()
+    if not child:
+        faulthandler.dump_traceback_later(120, exit=True)
+        status = 1
+        try:
+            check()
+            status = 0
+        finally:
+            sys.stderr.flush()
+            if status or end == "_exit":
+                os._exit(status)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def check_learners(calls: str) -> None:
+    """Fork while two threads learn; the child's object must be whole, and go on."""
+    sys.setswitchinterval(1e-5)
+    for make, learn_one, learn_many in LEARNERS:
+        if calls == "many" and learn_many is None:
+            continue
+        learner = make()
+        learn_one(learner, 0)
+
+        def work(learner: Any = learner, one: Any = learn_one, many: Any = learn_many) -> None:
+            if calls == "many":
+                many(learner)
+            else:
+                for i in range(20):
+                    one(learner, i)
+
+        def check(learner: Any = learner, one: Any = learn_one, many: Any = learn_many) -> None:
+            for twin in (learner, copied(learner)):
+                one(twin, 1)
+                if many is not None:
+                    many(twin)
+
+        with threads(work, work):
+            for _ in range(N_FORKS if calls == "one" else 2):
+                in_child(check)
+
+
+def copied(learner: Any) -> Any:
+    """Return the learner that its bytes are of, if it has any: they must be readable."""
+    if not hasattr(learner, "to_bytes"):
+        return learner
+    return type(learner).from_bytes(learner.to_bytes())
+
+
+def check_locks() -> None:
+    """Fork while another thread holds the locks, which is rare otherwise."""
+    hedge, segments = HedgedCalibrator(), SegmentCalibrator(["a"])
+    snapshot: Any = HedgedCalibrator().snapshot()
+    keyed = KeyedCalibrator(PlattCalibrator())
+    mutexes = [hedge._mutex, segments._mutex, keyed._mutex, snapshot._predict._mutex]
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        for mutex in mutexes:
+            mutex.acquire()
+        held.set()
+        done.wait()
+        for mutex in mutexes:
+            mutex.release()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+
+    def check() -> None:
+        hedge.learn_one(0.5, 1)
+        segments.learn_one({"a": 1}, 0.5, 1)
+        keyed.learn_one("a", 0.5, 1)
+        snapshot.predict_one(0.5)
+
+    in_child(check)
+    done.set()
+    thread.join()
+    with hedge._mutex:  # the thread that forks has it, also in the child
+        in_child(check)
+    check()
+
+
+def check_jobs(end: str) -> None:
+    """Solve by jobs before a fork, then in parent and child, while a thread solves, too."""
+    from streamcal.ordinal import _jobs, optimal_thresholds
+
+    _jobs.LEAST_CELLS = 0
+    data = [(RNG.normal(size=5_000), RNG.integers(1, 7, 5_000)) for _ in range(3)]
+    expected = [optimal_thresholds(*each, method="divide").risk for each in data]
+
+    def solve(i: int) -> None:
+        assert optimal_thresholds(*data[i], method="io", n_jobs=2).risk == expected[i]
+
+    solve(0)
+    with threads(lambda: solve(1)):
+        for _ in range(2):
+            in_child(lambda: any(map(solve, (2, 0))), end)
+            solve(0)
+
+
+if __name__ == "__main__":
+    case, *others = sys.argv[1:]
+    if case == "locks":
+        check_locks()
+    elif case == "jobs":
+        check_jobs(*others)
+    else:
+        check_learners(case)

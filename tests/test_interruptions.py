@@ -1,0 +1,295 @@
+"""A call that an exception interrupts has learned its sample whole, or not at all.
+
+Signal handlers raise: Ctrl-C, and timeouts. `tests.interrupts` raises at points where CPython runs
+handlers, in random programs over every public class (`tests.programs`). ``STREAMCAL_SOAK`` is the
+number of points of each act; by default a few are tried.
+"""
+
+import copy
+import os
+from collections.abc import Callable
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from river import linear_model, tree
+
+from streamcal import (
+    AnytimeCalibrator,
+    CalibratedClassifier,
+    DecisionClassifier,
+    HedgedCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    ThresholdClassifier,
+    VennAbersCalibrator,
+    VoteClassifier,
+)
+from streamcal._state import Stateful
+from streamcal.calibration import hedged
+from streamcal.durable import KeyedCalibrator, Store
+from tests import programs
+from tests.fixed_model import FixedModel
+from tests.interrupts import InterruptionError, interrupt, points_of
+
+MOST_POINTS = int(os.environ.get("STREAMCAL_SOAK", "25"))
+
+# Acts that are documented as loops over calls with one sample, or whose files can't be copied.
+LOOPS: dict[type, tuple[str, ...]] = {
+    VennAbersCalibrator: ("_learn_isotonic_many",),
+    AnytimeCalibrator: ("_learn_isotonic_many",),
+    KeyedCalibrator: ("learn_many",),
+}
+CLASSES = sorted(programs.cases().keys() - {Store}, key=lambda kind: kind.__name__)
+
+
+def seen(case: Any, instance: Any) -> Any:
+    """Return what can be seen of an instance: its bytes, else its answers.
+
+    Models are foreign, and may have learned: of a wrapper it is the state beside its model.
+    """
+    if isinstance(instance, VoteClassifier):
+        calibrators = instance._calibrators.items()
+        return instance._labels, [(label, each.to_bytes()) for label, each in calibrators]
+    if isinstance(instance, ThresholdClassifier):  # solving again is no learning
+        fields, arrays = instance._freeze()
+        known = [name for name in arrays if name == "samples" or "staircase" in name]
+        return fields["n_samples"], [(name, arrays[name].tobytes()) for name in known]
+    if isinstance(instance, AnytimeCalibrator):
+        return instance._samples.n_learned, instance._samples.rows.tobytes()
+    if isinstance(instance, Stateful):
+        data = instance.to_bytes()
+        type(instance).from_bytes(data, **case.given(instance))  # or it raises
+        return data
+    return repr(case.ask(instance))
+
+
+def check_act(case: Any, act: Callable[..., Any], instance: Any, held: list[Any]) -> None:
+    """Interrupt an act at some of its points.
+
+    An act may be several calls: interrupted in one of them, what is seen must be what was seen at
+    the first point of this call, or at that of the next.
+    """
+
+    def start() -> tuple[Any, Callable[[], Any]]:
+        twin, kept = copy.deepcopy((instance, held))
+        return twin, lambda: act(programs.Draw("act"), twin, kept)
+
+    def state_at(k: int) -> Any:
+        twin, call = start()
+        error = InterruptionError()
+        came = interrupt(call, k, error)
+        assert came is error, f"{act.__name__}: at point {k} came {came!r}"
+        return seen(case, twin)
+
+    whole, call = start()
+    n_points, begins = points_of(call)
+    first = [state_at(begin) for begin in begins] + [seen(case, whole)]
+    for i, (begin, end) in enumerate(pairwise([*begins, n_points])):
+        step = max(1, len(begins) * (end - begin) // MOST_POINTS)
+        for k in range(end - 1, begin, -step):
+            state = state_at(k)
+            assert state == first[i] or state == first[i + 1], f"{act.__name__}: half at {k}"
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_sample_is_learned_whole_or_not_at_all(kind: type) -> None:
+    case = programs.cases()[kind]
+    draw = programs.Draw((kind.__name__, 1))
+    instance, held = case.make(draw), list[Any]()
+    for _ in range(25):
+        draw.pick(case.acts)(draw, instance, held)
+    for act in dict.fromkeys(case.acts):
+        if act.__name__ not in LOOPS.get(kind, ()):
+            check_act(case, act, instance, held)
+
+
+# Bursts ------------------------------------------------------------------------------------------
+
+BURST_ACTS: list[Callable[..., Any]] = [
+    lambda _, hedge, held: hedge.learn_one(0.6, 1, served=held[0]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 0, served=held[0]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 1, served=held[1]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 0.5, served=held[1]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 1),
+    lambda _, hedge, held: hedge.learn_group([0.6, 0.7], [1, 0], served=[held[0], None]),
+    lambda _, hedge, held: hedge.learn_many([0.6, 0.7], [1, 0]),
+    lambda _, hedge, held: hedge.predict_one(0.6),
+    lambda _, hedge, held: hedge.serve_one(0.6),
+    lambda _, hedge, held: hedge.predict_many([0.6]),
+]
+
+
+@pytest.mark.parametrize("evidence", [None, True])
+@pytest.mark.parametrize("most", [4, 10_000])
+def test_a_burst_is_held_and_learned_whole_or_not_at_all(
+    evidence: bool | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``held``: a ticket of the burst, and one that was made after a copy has closed it."""
+    monkeypatch.setattr(hedged, "MOST_HELD", most)
+    made, score = hedge(), 0.6 if evidence else 0.99
+    if evidence:
+        teach_burst(made, [made.serve_one(0.6)[1] for _ in range(3)], 1)
+    tickets = [made.serve_one(score)[1] for _ in range(4)]
+    teach_burst(made, tickets[:3], 1, score)
+    assert len(made._held) == 3
+    later = copy.deepcopy(made).serve_one(0.5)[1]
+    for act in BURST_ACTS:
+        check_act(programs.cases()[HedgedCalibrator], act, made, [tickets[3], later])
+
+
+def teach_burst(made: Any, tickets: list[Any], y: Any, score: float = 0.6) -> None:
+    for ticket in tickets:
+        made.learn_one(score, y, served=ticket)
+
+
+@pytest.mark.parametrize("labels", ["ab", "abc"])
+def test_the_bursts_of_all_labels_are_held_and_learned_together(labels: str) -> None:
+    x = {"p": {label: 1.0 / len(labels) for label in labels}}
+    model = CalibratedClassifier(FixedModel())
+    for label in labels:
+        model.learn_one(x, label)
+    served = [model.serve_one(x) for _ in range(6)]
+    for each in served[:4]:
+        model.learn_one(x, "a", served=each)
+    acts: list[Callable[..., Any]] = [
+        lambda _, twin, held: twin.learn_one(x, "a", served=held[0]),
+        lambda _, twin, held: twin.learn_one(x, "b", served=held[0]),
+        lambda _, twin, held: twin.learn_group([x, x], ["a", "b"], served=held),
+    ]
+    for act in acts:
+        check_act(programs.cases()[CalibratedClassifier], act, model, served[4:])
+
+
+# Exceptions arrive as they are -------------------------------------------------------------------
+
+
+def hedge() -> HedgedCalibrator:
+    made = HedgedCalibrator()
+    made.learn_many([0.2, 0.6, 0.7], [0, 1, 1])
+    return made
+
+
+def wrapper() -> Any:
+    """Return a wrapper whose label comes after another prediction."""
+    model = CalibratedClassifier(linear_model.LogisticRegression())
+    for i in range(3):
+        model.learn_one({"a": i / 3}, i > 1)
+    model.predict_proba_one({"a": 0.5})
+    model.predict_proba_one({"a": 0.25})
+    return model
+
+
+def read_bytes(_: Path) -> Callable[[], Any]:
+    data = SegmentCalibrator(["a"]).to_bytes()
+    return lambda: SegmentCalibrator.from_bytes(data)
+
+
+def open_store(folder: Path) -> Callable[[], Any]:
+    with Store(folder / "s.db") as store:
+        store.save({"a": hedge()}, 1)
+
+    def use() -> None:
+        with Store(folder / "s.db") as store:
+            store.load()
+            store.get("a")
+            store.save({"b": hedge()}, 2)
+
+    return use
+
+
+def use_keys(folder: Path) -> Callable[[], Any]:
+    store = Store(folder / "s.db")
+    keyed = KeyedCalibrator(PlattCalibrator(), max_live=1, store=store)
+    keyed.learn_many(["a", "b", "c"], [0.2, 0.6, 0.7], [0, 1, 1])
+
+    def use() -> None:
+        with store:
+            keyed.predict_one("a", 0.5)
+            keyed.learn_one("b", 0.5, 1)
+            keyed.save(3)
+
+    return use
+
+
+def learn_late(_: Path) -> Callable[[], Any]:
+    model = wrapper()
+    return lambda: model.learn_one({"a": 0.5}, True)
+
+
+def predict(_: Path) -> Callable[[], Any]:
+    model = wrapper()
+    return lambda: model.predict_proba_one({"a": 0.75})
+
+
+def read_columns(_: Path) -> Callable[[], Any]:
+    calibrator = SegmentCalibrator(["a"])
+    return lambda: calibrator.predict_many({"a": ["x", "y"]}, [0.2, 0.3])
+
+
+@pytest.mark.parametrize("error", [TimeoutError("too late"), InterruptionError("too late")])
+@pytest.mark.parametrize(
+    "make", [read_bytes, open_store, use_keys, learn_late, predict, read_columns]
+)
+def test_exceptions_of_signal_handlers_arrive_as_they_are(
+    make: Any, error: Exception, tmp_path: Path
+) -> None:
+    folders = (tmp_path / str(i) for i in count())
+
+    def start() -> Any:
+        folder = next(folders)
+        folder.mkdir()
+        return make(folder)
+
+    n_points, _ = points_of(start())
+    assert n_points
+    for k in range(0, n_points, max(1, n_points // MOST_POINTS)):
+        came = interrupt(start(), k, error)
+        assert came is error, f"at point {k} came {came!r}"
+        error.__context__ = error.__cause__ = error.__traceback__ = None
+
+
+def test_a_model_that_raises_leaves_counts_and_calibrators_as_they_were() -> None:
+    class Broken(linear_model.LogisticRegression):
+        broken = False
+
+        def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+            if self.broken:
+                raise InterruptionError
+            super().learn_one(x, y, w)
+
+    inner = Broken()
+    models: list[Any] = [CalibratedClassifier(inner), DecisionClassifier(inner, "f1")]
+    for model in models:
+        for i in range(5):
+            model.learn_one({"a": i / 5}, i > 2)
+    before = [model.to_bytes() for model in models]
+    inner.broken = True
+    for model in models:
+        with pytest.raises(InterruptionError):
+            model.learn_one({"a": 0.5}, True)
+    model = models[1]
+    with pytest.raises(InterruptionError):
+        model.learn_batch([{"a": 0.5}, {"a": 0.7}], [True, False])
+    assert [model.to_bytes() for model in models] == before
+
+
+def test_a_tree_that_raises_leaves_votes_as_they_were() -> None:
+    class Broken(tree.HoeffdingTreeClassifier):
+        broken = False
+
+        def learn_one(self, x: Any, y: Any, **kwargs: Any) -> None:
+            if self.broken:
+                raise InterruptionError
+            super().learn_one(x, y, **kwargs)
+
+    inner = Broken()
+    model = VoteClassifier(inner)
+    for i in range(30):
+        model.learn_one({"a": i / 30}, "xyz"[i % 3])
+    before = seen(None, model)
+    inner.broken = True
+    with pytest.raises(InterruptionError):
+        model.learn_one({"a": 0.5}, "x")
+    assert seen(None, model) == before

@@ -1,0 +1,138 @@
+"""Jobs of a solve under threads and exceptions; forks are in `test_processes`."""
+
+import operator
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamcal import _worker
+from streamcal._worker import Worker
+from streamcal.ordinal import _jobs, optimal_thresholds
+from tests.interrupts import InterruptionError, interrupt, points_of
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    rng = np.random.default_rng(3)
+    return [(rng.normal(size=3_000), rng.integers(1, 7, 3_000)) for _ in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jobs, "LEAST_CELLS", 0)
+
+
+def solve(samples: Any) -> float:
+    return optimal_thresholds(*samples, method="io", n_jobs=2).risk
+
+
+def test_threads_do_not_share_memory_or_processes(data: Any) -> None:
+    expected = [optimal_thresholds(*each, method="divide").risk for each in data]
+    found: dict[int, list[float]] = {}
+
+    def work(i: int) -> None:
+        found[i] = [solve(data[i]) for _ in range(3)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(data))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: [risk] * 3 for i, risk in enumerate(expected)}
+    assert len(_jobs._spare) <= 2
+
+
+@pytest.mark.parametrize("place", ["sleep", "poll", "submit"])
+def test_the_call_after_an_exception_is_right(
+    data: Any, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from multiprocess.shared_memory import SharedMemory
+
+    expected = [optimal_thresholds(*each, method="divide").risk for each in data]
+    assert solve(data[0]) == expected[0]
+
+    def interrupted(*_: Any) -> Any:
+        raise TimeoutError("too late")
+
+    names, run = [], _jobs._run_in_workers
+
+    def note_and_run(workers: Any, name: str, *rest: Any) -> Any:
+        names.append(name)
+        return run(workers, name, *rest)
+
+    monkeypatch.setattr(_jobs, "_run_in_workers", note_and_run)
+    with monkeypatch.context() as patch:
+        if place == "sleep":
+            patch.setattr(time, "sleep", interrupted)
+        else:
+            patch.setattr(Worker, place, interrupted)
+        with pytest.raises(TimeoutError, match="too late"):
+            solve(data[1])
+    assert [solve(each) for each in data[:2]] == expected[:2]
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            SharedMemory(name=name)
+
+
+class _Inside:
+    """A running worker that is a thread, so that each interruption of its owner is quick."""
+
+    def __init__(self, function: Any) -> None:
+        import multiprocess
+
+        self.flag = [_worker._STARTING]
+        self.pipe, other = multiprocess.Pipe()
+        self.has_job = False
+        self.process: Any = None
+        self.thread = threading.Thread(
+            target=_worker._run_jobs, args=(function, other, self.flag), daemon=True
+        )
+        self.thread.start()
+        while self.flag[0] != _worker._IDLE:
+            time.sleep(1e-4)
+
+    def alive(self) -> bool:
+        return self.thread.is_alive()
+
+    def stop(self) -> None:
+        self.pipe.close()
+
+
+def test_an_interrupted_worker_gives_no_answer_of_another_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_worker, "_Running", _Inside)
+
+    def ask(worker: Worker, a: float) -> Any:
+        while not worker.submit(a, 2.0):
+            pass
+        while not worker.done:
+            pass
+        return worker.poll()
+
+    def submit_and_poll(worker: Worker) -> None:
+        worker.submit(8.0, 2.0)
+        while worker.busy and not worker.done:
+            pass
+        worker.poll()
+
+    def started() -> Worker:
+        worker = Worker(operator.truediv)
+        worker.start()
+        return worker
+
+    first = started()
+    n_points, _ = points_of(lambda: submit_and_poll(first))
+    for k in range(min(n_points, 200)):
+        worker = started()
+        error = InterruptionError()
+        assert interrupt(lambda worker=worker: submit_and_poll(worker), k, error) in (error, None)
+        if worker.busy:  # its answer is that of the last job
+            while not worker.done:
+                pass
+            assert worker.poll() == 4.0
+        assert ask(worker, 10.0) == 5.0
+        worker.close()
