@@ -56,12 +56,17 @@ class _Tracer:
 
 
 def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseException | None:
-    """Raise ``error`` at the k-th point of a call; return what came out."""
+    """Raise ``error`` at the k-th point of a call; return what came out.
+
+    It is ``error``, too, if the call had fewer points than that: how often a file is looked at, for
+    example, depends on the time.
+    """
+    tracer = _Tracer(k, error)
     try:
-        _traced(call, _Tracer(k, error))
+        _traced(call, tracer)
     except BaseException as raised:
         return raised
-    return None
+    return None if tracer.n_points > k else error
 
 
 def points_of(call: Callable[[], Any]) -> tuple[int, list[int]]:

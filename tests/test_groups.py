@@ -308,7 +308,11 @@ def test_a_classifier_remembers_what_it_served_for_a_group(late: int, labels: in
             hedge.learn_group(scores, [float(y in (True, "home"))] * len(rows), served=tickets)
     own = model.calibrators[True if labels == 2 else "home"]
     assert own.to_bytes() == hedge.to_bytes()
-    assert model.to_bytes() == explicit.to_bytes()
+    if labels == 2:
+        assert model.to_bytes() == explicit.to_bytes()
+    for x in rows:  # a ticket holds what one-vs-rest answered but for the last digit
+        found, expected = model.serve_one(x).calibrated, explicit.serve_one(x).calibrated
+        assert found == pytest.approx(expected, rel=1e-12)
     assert set(model.calibrators) == ({True} if labels == 2 else {"home", "draw", "away"})
     twin = CalibratedClassifier.from_bytes(model.to_bytes(), classifier=Forecast())
     assert twin.to_bytes() == model.to_bytes()

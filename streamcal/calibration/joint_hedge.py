@@ -195,9 +195,15 @@ class JointHedge(Locked):
             ticket or self._serve(maps, places, raw, one_vs_rest)[1][column]
             for raw, one_vs_rest, _, ticket, column in known
         ]
+        answers = np.empty(len(_NAMES))  # what the maps answer now
         for raw, one_vs_rest, _, _, column in known:
             vectors = _vectors(raw, one_vs_rest, places)
-            steps.append(partial(maps.learn, *vectors, column, w / len(rows)))
+            learn = partial(maps.learn, *vectors, column, w / len(rows))
+            steps.append(write_to(answers, slice(None), learn))
+        if len(known) == 1:  # learned as any other sample
+            served = tickets[0]
+            of_one = self._weigher._learn_steps(0.5, 1.0, w, served=served, predictions=answers)
+            return [*steps, *of_one]
         ones = np.ones(len(known))
         return [*steps, *self._weigher._group_steps(0.5 * ones, ones, w, tickets)]
 
