@@ -288,9 +288,9 @@ cdef class Hedge(Exclusive):
     def run(self, calibrators, scores, y, w, double delay):
         """Predict, then learn each sample, and return the predictions.
 
-        ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse a sample learn
-        many in one call. If another one raises, the batch ends with the last sample that counts:
-        see `teach`.
+        ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse
+        a sample learn many in one call. If another one raises, the batch ends with the last sample
+        that counts: see `teach`.
         """
         cdef Py_ssize_t start
         if not len(y) == len(w) == len(scores):

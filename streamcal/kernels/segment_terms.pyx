@@ -409,7 +409,8 @@ cdef class SegmentTerms:
     ):
         """Return the mixture of the answers for each sample, and learn it after that.
 
-        A sample whose label is NaN or out of range is not learned. If memory ends, the samples before it are.
+        A sample whose label is NaN or out of range is not learned. If memory ends, the samples
+        before it are.
         """
         cdef Py_ssize_t t, n = bases.shape[0]
         cdef bint is_new, learns

@@ -138,9 +138,9 @@ def optimal_thresholds(
         thresholds. Or "dp", "io", "blocked-io", "divide" or "subsequence", see the module.
     n_jobs : int
         If more than 1, "io" and "blocked-io" run in this many processes, from 10^9 cells on
-        (samples times thresholds); fewer cells take less time in this process. On two cores, two
-        processes took about half the time of one there without weights, with weights the same.
-        They stay for the next call. "auto" takes "divide" for convex losses, which is faster.
+        (samples times thresholds); fewer cells take less time in this process. What they gain there
+        depends on the machine: measure it. They stay for the next call. For convex losses "auto"
+        takes "divide" in this process, which does less work.
     block_size : int, optional
         The number of samples in a block of "blocked-io" or a job of "io"; by default 16,384 for
         "blocked-io" in one process, else all samples divided by the number of processes.
