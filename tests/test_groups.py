@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -401,3 +402,32 @@ def test_bad_groups_teach_nothing(arguments: Any, message: str) -> None:
         model.learn_group(*arguments[:3], served=arguments[3] if len(arguments) > 3 else None)
     assert model.to_bytes() == before
     assert dict(learner.weights) == weights
+
+
+@pytest.mark.parametrize("segments", [None, ["a"]])
+def test_a_wrapper_calls_learn_group_of_a_class_of_your_own(segments: list[str] | None) -> None:
+    groups = []
+
+    class Own(HedgedCalibrator):
+        def learn_group(self, scores: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
+            groups.append(len(scores))
+            super().learn_group(scores, y, w, served=served)
+
+    class Model(FixedModel):
+        def predict_proba_one(self, x: dict[Any, float]) -> dict[Any, float]:
+            return {False: 1.0 - x["p"], True: x["p"]}
+
+    model = CalibratedClassifier(Model(), Own(), segments=segments)
+    for _ in range(2):
+        model.learn_group([{"p": 0.3, "a": 1}] * 3, [True] * 3)
+    assert groups == [3, 3]
+    assert model.calibrators[True].n_samples == 2
+
+
+def test_what_is_no_group_is_refused() -> None:
+    model = CalibratedClassifier(Forecast())
+    rows = [{True: 0.3, False: 0.7}] * 2
+    with pytest.raises(TypeError, match=r"^`y` must have one value for each row, got True$"):
+        model.learn_group(rows, True)
+    with pytest.raises(TypeError, match=r"^`X` must be a sequence of features, .* got DataFrame$"):
+        model.learn_group(pd.DataFrame(rows), [True] * 2)

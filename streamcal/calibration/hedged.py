@@ -678,12 +678,20 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         (3, 0.61)
         """
         with self._mutex:
-            self._do(self._group_steps(scores, y, w, served))
+            self._do(self._steps_of_group(scores, y, w, served))
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
     ) -> tuple[Step, ...]:
         """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        if type(self).learn_group is not HedgedCalibrator.learn_group:
+            return (partial(self.learn_group, scores, y, w, served=served),)
+        return self._steps_of_group(scores, y, w, served)
+
+    def _steps_of_group(
+        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
+    ) -> tuple[Step, ...]:
+        """Return what learns rows that share an outcome."""
         vector, of_rows, _ = self._check_samples(scores, y, None)
         # Own copies, checked again: another thread may write to the arrays.
         rows = [as_probability(p) for p in vector.tolist()]

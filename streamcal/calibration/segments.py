@@ -539,7 +539,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         3
         """
         with self._mutex:
-            do_all(*self._group_steps(xs, scores, y, w, served))
+            do_all(*self._steps_of_group(xs, scores, y, w, served))
 
     def _group_steps(
         self,
@@ -550,6 +550,19 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         served: Sequence[SegmentTicket | None] | None,
     ) -> list[Step]:
         """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        if type(self).learn_group is not SegmentCalibrator.learn_group:
+            return [partial(self.learn_group, xs, scores, y, w, served=served)]
+        return self._steps_of_group(xs, scores, y, w, served)
+
+    def _steps_of_group(
+        self,
+        xs: Sequence[Mapping[str, Any]],
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float,
+        served: Sequence[SegmentTicket | None] | None,
+    ) -> list[Step]:
+        """Return what learns rows that share an outcome."""
         vector, labels, _ = _checks._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         tickets: Sequence[Any] = as_tickets(served, n_rows)

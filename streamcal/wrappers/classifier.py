@@ -403,6 +403,13 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         >>> model.calibrators[True].n_samples
         40
         """
+        if hasattr(X, "columns"):
+            raise TypeError(
+                f"`X` must be a sequence of features, as of `learn_one`, got {type(X).__name__}"
+            )
+        for name, rows_of in {"X": X, "y": y, "served": served}.items():
+            if rows_of is not None and not hasattr(rows_of, "__len__"):
+                raise TypeError(f"`{name}` must have one value for each row, got {rows_of!r}")
         if not len(X) == len(y) == len(X if served is None else served):
             raise ValueError(
                 f"`y` and `served` must have one value per row of `X` ({len(X)}), got"
