@@ -16,6 +16,7 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 """
 
 import copy
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -428,7 +429,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
         p, y, w, n_served, answers = row
         n = len(self._names)
-        mixtures = np.array(answers[n:]).clip(self.clip, 1.0 - self.clip)
+        low, high = self.clip, 1.0 - self.clip
+        mixtures = array("d", [min(max(value, low), high) for value in answers[n:]])
         delay = plan.count(plan.n_samples - n_served)
         learn = self._hedge.learn
         plan.steps.append(partial(learn, p, y, w, delay, answers[:n], mixtures, current))

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def read_ticket(served: Any, n_learned: int, n: int, n_shares: int) -> tuple[flo
             f" samples, got one after {n_samples}"
         )
     fits = len(values) in (n + n_shares, n + POWERS * n_shares)
-    if not fits or not all(0.0 <= value <= 1.0 for value in values):
+    if not fits or isnan(sum(values)) or not 0.0 <= min(values) <= max(values) <= 1.0:
         raise ValueError(
             f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
             f" {POWERS * n_shares} mixtures, got {answers}"
