@@ -118,7 +118,9 @@ class PredictionMemory:
         key = key_of(x) if waiting.stored else None
         if key is None:
             return None
-        places = [place for place in waiting.places(key) if place not in before]
+        places = waiting.places(key)
+        if before:
+            places = [place for place in places if place not in before]
         if is_latest:
             places.append(now)
         if not places:
