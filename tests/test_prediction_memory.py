@@ -397,6 +397,34 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
     assert len(memory) <= 60  # a few more while calls are nested
 
 
+@pytest.mark.parametrize("n_waiting", [0, 2])
+@pytest.mark.parametrize("learn", ["one", "group"])
+def test_what_a_signal_handler_predicts_while_the_model_learns_is_remembered(
+    learn: str, n_waiting: int
+) -> None:
+    class Signalled(Given):
+        model: Any = None
+
+        def learn_one(self, x: Any, y: Any) -> None:
+            if self.model is not None:
+                self.model.predict_proba_one({"p": (0.9, 0.1)})
+
+    inner = Signalled()
+    model = CalibratedClassifier(inner)
+    for i in range(n_waiting):
+        model.predict_proba_one({"p": (0.25, 0.75), "i": i})
+    x: dict[str, Any] = {"p": (0.5, 0.5)}
+    model.predict_proba_one(x)
+    inner.model = model
+    if learn == "one":
+        model.learn_one(x, "a")
+    else:
+        model.learn_group([x], ["a"])
+    assert model._memory.find(x) is None
+    assert model._memory.find({"p": (0.9, 0.1)}) is not None
+    assert len(model._memory) == n_waiting + 1
+
+
 def test_the_order_of_features_does_not_matter() -> None:
     memory = PredictionMemory(3)
     memory.add({"a": 1, "b": 2}, ({}, None, 0), no_tickets)

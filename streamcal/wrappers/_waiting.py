@@ -117,7 +117,8 @@ class WaitingPredictions:
     def take(self, key: Hashable, place: int, now: int) -> None:
         """Forget the prediction with these features at a place, since its label has come."""
         with self._lock:
-            same = self.by_key.get(key)
+            found = self.stored.get(place)
+            same = self.by_key.get(key) if found is None else found[0]
             if same is not None:  # else another thread or a signal handler took it
                 for other in same.places[: self._n_lost(same.places, now)]:
                     self._forget(same, other)
