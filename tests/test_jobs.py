@@ -174,7 +174,7 @@ def test_an_interrupted_solve_leaves_neither_memory_nor_processes(
         for k in range(min(n_points, 400)):
             error = InterruptionError()
             assert interrupt(lambda: solve(data[0]), k, error) in (error, None)
-            spare = [worker._running for worker in _jobs._spare]
+            spare: list[Any] = [worker._running for worker in _jobs._spare]
             for running in made:
                 if running not in spare:
                     running.thread.join(10.0)
