@@ -136,3 +136,52 @@ def test_an_interrupted_worker_gives_no_answer_of_another_job(
             assert worker.poll() == 4.0
         assert ask(worker, 10.0) == 5.0
         worker.close()
+
+
+def test_an_interrupted_solve_leaves_neither_memory_nor_processes(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from multiprocess import shared_memory
+
+    made: list[_Inside] = []
+    names: set[str] = set()
+
+    class NotedWorker(_Inside):
+        def __init__(self, function: Any) -> None:
+            super().__init__(function)
+            made.append(self)
+
+    class NotedMemory(shared_memory.SharedMemory):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            names.add(self.name)
+
+    def summarise(name: str, layout: Any, task: Any) -> Any:
+        memory = shared_memory.SharedMemory(name=name)
+        labels, w, differences = [part.copy() for part in _jobs._array_views(memory, layout)]
+        memory.close()
+        low, high, first, stop = task
+        part = np.ascontiguousarray(differences[:, low:high])
+        return _jobs.sum_prefixes(labels, w, part, first, stop)
+
+    monkeypatch.setattr(_worker, "_Running", NotedWorker)
+    monkeypatch.setattr(_jobs, "_summarise_shared", summarise)  # in a process it stays attached
+    monkeypatch.setattr(_jobs, "_spare", [])
+    expected = optimal_thresholds(*data[0], method="divide").risk
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_memory, "SharedMemory", NotedMemory)
+        n_points, _ = points_of(lambda: solve(data[0]))
+        for k in range(min(n_points, 400)):
+            error = InterruptionError()
+            assert interrupt(lambda: solve(data[0]), k, error) in (error, None)
+            spare: list[Any] = [worker._running for worker in _jobs._spare]
+            for running in made:
+                if running not in spare:
+                    running.thread.join(10.0)
+                    assert not running.thread.is_alive()
+            made = [running for running in made if running in spare]
+            assert solve(data[0]) == expected
+    assert names
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            shared_memory.SharedMemory(name=name)

@@ -113,6 +113,58 @@ def test_a_binary_stream_of_one_label_has_two(seen: Any, other: Any, parameters:
     assert list(model.calibrators) in ([True], [])  # joint calibrators have none of their own
 
 
+class Partial(Frequencies):
+    """Answers fixed probabilities of some labels, whatever it has learned."""
+
+    def __init__(self, probabilities: dict[Any, float]) -> None:
+        super().__init__()
+        self.probabilities = probabilities
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return dict(self.probabilities)
+
+
+@pytest.mark.parametrize("parameters", CALIBRATORS.values(), ids=CALIBRATORS)
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_a_model_that_answers_one_label_only_is_completed_to_a_sum_of_one(
+    p: float, parameters: Any
+) -> None:
+    """The labels of the model share what the others leave, in the model's proportions."""
+    model = CalibratedClassifier(Partial({True: p}), **parameters)
+    for n in range(4):
+        q = (n + 0.5) / (n + 1.0)
+        everywhere(model, {False: 1.0 - q, True: q})
+        model.learn_one({"country": "at"}, True)
+
+
+@pytest.mark.parametrize("raw", [{"a": 0.2, "b": 0.1}, {"a": 0.0, "b": 0.0}, {"b": 0.0}])
+def test_declared_labels_have_a_sum_of_one_whatever_the_model_answers(raw: Any) -> None:
+    model = CalibratedClassifier(Partial(raw), labels=("a", "b", "c"))
+    for y in "abcab":
+        for answer in answers_of(model):
+            assert sum(answer.values()) == pytest.approx(1.0, abs=1e-12)
+        model.learn_one({"country": "at"}, y)
+
+
+def test_many_declared_labels_are_not_compared_with_each_other() -> None:
+    n_compared = 0
+
+    class Label:
+        def __eq__(self, other: object) -> bool:
+            nonlocal n_compared
+            n_compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    labels: list[Any] = [Label() for _ in range(300)]
+    raw = dict.fromkeys(labels[:-1], 1.0 / 299)
+    model = CalibratedClassifier(Partial(raw), PlattCalibrator(), labels=labels)
+    answer = model.predict_proba_one({})
+    assert list(answer) == labels
+    assert n_compared < 3_000  # each with each other would be 45,000
+
+
 @pytest.mark.parametrize("learn", ["frame", "group", "served", "late"])
 def test_every_way_to_learn_counts_the_labels(learn: str) -> None:
     model, n = frequencies(), 6

@@ -29,6 +29,8 @@ from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _late_labels, _memory, _packed, _waiting
 from streamcal.wrappers._memory import PredictionMemory
+from streamcal.wrappers._packed import Prediction
+from streamcal.wrappers._waiting import WaitingPredictions
 from tests.contract import state
 
 
@@ -393,6 +395,34 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
         signal.signal(signal.SIGALRM, before)
     assert next(handled) > 0
     assert len(memory) <= 60  # a few more while calls are nested
+
+
+@pytest.mark.parametrize("n_waiting", [0, 2])
+@pytest.mark.parametrize("learn", ["one", "group"])
+def test_what_a_signal_handler_predicts_while_the_model_learns_is_remembered(
+    learn: str, n_waiting: int
+) -> None:
+    class Signalled(Given):
+        model: Any = None
+
+        def learn_one(self, x: Any, y: Any) -> None:
+            if self.model is not None:
+                self.model.predict_proba_one({"p": (0.9, 0.1)})
+
+    inner = Signalled()
+    model = CalibratedClassifier(inner)
+    for i in range(n_waiting):
+        model.predict_proba_one({"p": (0.25, 0.75), "i": i})
+    x: dict[str, Any] = {"p": (0.5, 0.5)}
+    model.predict_proba_one(x)
+    inner.model = model
+    if learn == "one":
+        model.learn_one(x, "a")
+    else:
+        model.learn_group([x], ["a"])
+    assert model._memory.find(x) is None
+    assert model._memory.find({"p": (0.9, 0.1)}) is not None
+    assert len(model._memory) == n_waiting + 1
 
 
 def test_the_order_of_features_does_not_matter() -> None:
@@ -809,3 +839,52 @@ def test_rows_that_repeat_and_get_their_labels_by_event(order: str, share_lost: 
                 hedge.learn_one(p, outcome, served=ticket)
                 model.learn_one({"p": p}, outcome)
     assert abs(losses["model"] - losses["tickets"]) / n < 0.002
+
+
+def nearest(waiting: WaitingPredictions, places: list[int], now: int) -> tuple[int, list[int]]:
+    """Look at each place: which a label belongs to, and which seem to be lost."""
+    lost, expected = [], 0.0
+    if waiting.delay is not None:
+        expected = now - waiting.delay
+        lost = [place for place in places if now - place > max(5.0 * waiting.delay, 100)]
+    left = [place for place in places if place not in lost] or places[-1:]
+    return min(left, key=lambda place: abs(place - expected)), lost
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([1, 2, 20]))
+def test_a_label_belongs_to_the_nearest_place(random: Any, n_kinds: int) -> None:
+    waiting = WaitingPredictions(1_000)
+    for _ in range(300):
+        key = random.randrange(n_kinds)
+        places, now = waiting.places(key), waiting.n_stored
+        if not places or random.random() < 0.6:
+            waiting.store(key, Prediction({}, None, 0))
+            continue
+        place, lost = nearest(waiting, places, now)
+        # Before the first label, the latest of several may be a repeated prediction.
+        if waiting.delay is not None or places[-1] != now:
+            assert waiting.choose(places, now) == place
+        waiting.take(key, place, now)
+        assert waiting.places(key) == [p for p in places if p != place and p not in lost]
+
+
+def test_a_label_of_many_equal_rows_is_not_searched_one_by_one() -> None:
+    n_read = 0
+
+    class Counted(list[int]):
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal n_read
+            found = list.__getitem__(self, at)
+            n_read += len(found) if isinstance(at, slice) else 1
+            return found
+
+        def __iter__(self) -> Any:
+            raise AssertionError("all are read")
+
+    n = 4_096
+    waiting = WaitingPredictions(2 * n)
+    for _ in range(n):
+        waiting.store("equal", Prediction({}, None, 0))
+    waiting.learn_delay(n // 2)
+    assert waiting.choose(Counted(waiting.places("equal")), n) == n // 2
+    assert n_read < 50

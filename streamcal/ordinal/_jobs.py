@@ -18,10 +18,11 @@ can't start processes, so jobs run in threads there; the kernels release the int
 """
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -184,10 +185,31 @@ def _run_tasks(
 
         with ThreadPoolExecutor(n_jobs) as threads:
             return list(threads.map(work, tasks))
+    # Signal handlers run in the main thread only. In a thread of its own, memory and processes are
+    # made and released whole, whatever a handler raises in a caller that is the main thread.
+    stopped = threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(
+                _run_in_processes, labels, w, differences, tasks, n_jobs, stopped
+            ).result()
+        finally:
+            stopped.set()
+
+
+def _run_in_processes(
+    labels: NDArray[np.uint16],
+    w: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    tasks: list[Task],
+    n_jobs: int,
+    stopped: threading.Event,
+) -> list[Summary]:
+    """Return the summaries of tasks, in order; none if the caller has stopped waiting."""
     with _memory_with(labels, w, differences) as (name, layout):
         workers = _take_workers(min(n_jobs, len(tasks)))
         try:
-            results = _run_in_workers(workers, name, layout, tasks)
+            results = _run_in_workers(workers, name, layout, tasks, stopped)
         except BaseException:
             # Its workers may be busy, or hold an answer that nobody has fetched.
             for worker in workers:
@@ -216,13 +238,15 @@ def _take_workers(n: int) -> list[Worker]:
 
 
 def _run_in_workers(
-    workers: list[Worker], name: str, layout: "Layout", tasks: list[Task]
+    workers: list[Worker], name: str, layout: "Layout", tasks: list[Task], stopped: threading.Event
 ) -> list[Summary]:
     """Return the summaries of tasks, in order; the arrays are in the memory of this name."""
     results: list[Any] = [None] * len(tasks)
     waiting = deque((i, 1) for i in range(len(tasks)))
     running: dict[int, tuple[int, int]] = {}
     while waiting or running:
+        if stopped.is_set():
+            raise CancelledError
         moved = False
         for at, worker in enumerate(workers):
             if at in running:

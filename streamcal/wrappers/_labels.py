@@ -99,8 +99,11 @@ class KnownLabels:
         if not missing:
             return raw
         rest = self._rest(raw, missing)
+        total = float(sum(raw.values()))  # 1, but of a model that answers only the positive label
         return {
-            label: missing[label] if label in missing else rest * raw[label]
+            label: missing[label]
+            if label in missing
+            else rest * (raw[label] / total if total > 0.0 else 1.0 / len(raw))
             for label in self._all_of(raw)
         }
 
@@ -112,8 +115,12 @@ class KnownLabels:
         if not missing:
             return columns
         rest = self._rest(columns, missing)
+        total = sum(columns.values(), np.zeros(n_samples))
+        known, divisor = total > 0.0, np.where(total > 0.0, total, 1.0)
         return {
-            label: np.full(n_samples, missing[label]) if label in missing else rest * columns[label]
+            label: np.full(n_samples, missing[label])
+            if label in missing
+            else rest * np.where(known, columns[label] / divisor, 1.0 / len(columns))
             for label in self._all_of(columns)
         }
 
@@ -142,7 +149,7 @@ class KnownLabels:
     def _all_of(self, raw: Mapping[ClfTarget, object]) -> list[ClfTarget]:
         """Return all labels, those of the stream first; they are the model's own objects."""
         own = {label: label for label in raw}
-        labels = self._declared if self._declared is not None else self._pair(raw)
+        labels = dict.fromkeys(self._pair(raw) if self._declared is None else self._declared)
         return [*(own.get(label, label) for label in labels), *(x for x in raw if x not in labels)]
 
     def _pair(self, raw: Iterable[ClfTarget]) -> tuple[ClfTarget, ...]:

@@ -118,7 +118,9 @@ class PredictionMemory:
         key = key_of(x) if waiting.stored else None
         if key is None:
             return None
-        places = [place for place in waiting.places(key) if place not in before]
+        places = waiting.places(key)
+        if before:
+            places = [place for place in places if place not in before]
         if is_latest:
             places.append(now)
         if not places:
@@ -147,10 +149,15 @@ class PredictionMemory:
         self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
 
     def take(self, found: Found) -> None:
-        """Forget a prediction that was found, since its label is learned."""
-        if found.is_latest:
+        """Forget a prediction that was found, since its label is learned.
+
+        A signal handler may have predicted since then, so that it is stored now.
+        """
+        latest = self._latest
+        if found.is_latest and latest is not None and latest[1][0] is found.prediction.raw:
             self._latest = None
-        if found.key is not None:
-            self._waiting.take(found.key, found.place, found.now)
-        elif self._waiting.delay != 0.0:
-            self._waiting.learn_delay(0)
+            if found.key is None:
+                if self._waiting.delay != 0.0:
+                    self._waiting.learn_delay(0)
+                return
+        self._waiting.take(found.key, found.place, found.now)

@@ -1,6 +1,8 @@
 """Stored predictions by features: which one a label belongs to, and which are forgotten."""
 
 import itertools
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Hashable
 
 from streamcal._locked import new_mutex
@@ -15,13 +17,13 @@ _SOON = 100  # predictions: no label seems to be lost before there are so many
 
 
 class _SameFeatures:
-    """The predictions of equal features: their places in the order of all, the oldest first."""
+    """The predictions of equal features: their places in the order of all, sorted."""
 
     __slots__ = ("key", "places")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.places: dict[int, None] = {}
+        self.places: list[int] = []
 
 
 class WaitingPredictions:
@@ -89,16 +91,21 @@ class WaitingPredictions:
             same = self.by_key.get(key) or _SameFeatures(key)
             place = self.n_stored = next(self._next_place)
             self.stored[place] = same, packed
-            same.places[place] = None
+            insort(same.places, place)
             self.by_key[key] = same
             if place < self._oldest:  # a signal handler stored many others meanwhile
                 self._forget(same, place)
 
     def choose(self, places: list[int], now: int) -> int:
-        """Return the place of these that a label belongs to; ``now`` is that of the latest."""
+        """Return the place of these that a label belongs to; ``now`` is that of the latest.
+
+        The places are sorted.
+        """
         expected = self._expected_place(places, now)
-        candidates = [place for place in places if not self._is_lost(place, now)] or places[-1:]
-        return min(candidates, key=lambda place: abs(place - expected))
+        first = min(self._n_lost(places, now), len(places) - 1)
+        after = bisect_left(places, expected, first)
+        nearest = places[max(after - 1, first) : after + 1]
+        return min(nearest, key=lambda place: abs(place - expected))
 
     def read(self, place: int) -> Prediction | None:
         """Return the prediction at a place, None if it is no longer there."""
@@ -110,16 +117,19 @@ class WaitingPredictions:
     def take(self, key: Hashable, place: int, now: int) -> None:
         """Forget the prediction with these features at a place, since its label has come."""
         with self._lock:
-            same = self.by_key.get(key)
+            found = self.stored.get(place)
+            same = self.by_key.get(key) if found is None else found[0]
             if same is not None:  # else another thread or a signal handler took it
-                for other in list(same.places):
-                    if other == place or self._is_lost(other, now):
-                        self._forget(same, other)
+                for other in same.places[: self._n_lost(same.places, now)]:
+                    self._forget(same, other)
+                self._forget(same, place)
             self.learn_delay(now - place)
 
-    def _is_lost(self, place: int, now: int) -> bool:
-        """Return whether the label of the prediction at a place is too late to be expected."""
-        return self.delay is not None and now - place > max(_LONG * self.delay, _SOON)
+    def _n_lost(self, places: list[int], now: int) -> int:
+        """Return how many of these predictions are so old that no label is expected."""
+        if self.delay is None:
+            return 0
+        return bisect_left(places, now - max(_LONG * self.delay, _SOON))
 
     def _expected_place(self, places: list[int], now: int) -> float:
         """Return where the prediction of a label is expected, for features with these places."""
@@ -127,10 +137,11 @@ class WaitingPredictions:
             return now - self.delay
         # This is the first label, and the sample was predicted just now. If no other features came
         # twice, it was also predicted before, as for a comparison, and its label is not late.
+        if len(places) < 2 or places[-1] != now:
+            return 0.0
         others = len(self.stored) - sum(place in self.stored for place in places)
         n_alike = len(self.by_key) - (not self.stored.keys().isdisjoint(places))
-        is_again = len(places) > 1 and places[-1] == now and others >= _MANY
-        return now if is_again and n_alike == others else 0.0
+        return now if others >= _MANY and n_alike == others else 0.0
 
     def learn_delay(self, delay: int) -> None:
         """Learn how many predictions came between a prediction and its label."""
@@ -152,7 +163,8 @@ class WaitingPredictions:
 
     def _forget(self, same: _SameFeatures, place: int) -> None:
         """Remove the prediction at a place, if it is still there."""
-        same.places.pop(place, None)
+        # In one step, as a signal handler may remove it after a look.
+        deque(map(same.places.remove, filter(same.places.__contains__, (place,))), 0)
         if not same.places and self.by_key.get(same.key) is same:
             self.by_key.pop(same.key, None)
         self.stored.pop(place, None)
