@@ -1,9 +1,11 @@
 """The command line: what a user types, the output, and the messages of errors."""
 
+import array
 import contextlib
 import csv
 import datetime
 import errno
+import fcntl
 import importlib
 import inspect
 import io
@@ -16,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import types
 from collections.abc import Iterator
@@ -1246,6 +1249,48 @@ def test_rows_of_a_pipe_are_written_when_they_come(tmp_path: Path, kind: str, na
             process.wait()
     watchdog.cancel()
     assert process.returncode == (0 if name == "-" else 128 + signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("csv", ["p"]),
+        ("csv", ["p,y\n0.5,1\n", '"0.']),
+        ("ndjson", ['{"p": 0.5, "y": 1}\n', '{"p"']),
+    ],
+)
+def test_a_signal_ends_a_run_whose_pipe_has_stopped_in_a_row(
+    tmp_path: Path, kind: str, parts: list[str]
+) -> None:
+    options = ["--format", kind, "--out", str(tmp_path / "out"), "--store", "run.db"]
+    command = [sys.executable, "-m", "streamcal", "calibrate", "-", "--score", "p", "--label", "y"]
+    process = subprocess.Popen(
+        [*command, *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True
+    )
+    assert process.stdin is not None
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    with process:
+        for part in parts:
+            process.stdin.write(part)
+            process.stdin.flush()
+            while process.poll() is None and unread_bytes(process.stdin):
+                pass
+        process.terminate()
+        process.wait()  # the pipe stays open
+        watchdog.cancel()
+        assert process.returncode == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        n_rows = len(parts) - 1
+        assert f"stopped after row {n_rows}; the same command" in process.stderr.read()
+    assert rows_of_store(tmp_path / "run.db") == n_rows
+
+
+def unread_bytes(pipe: Any) -> int:
+    """Return how many bytes wait in a pipe."""
+    size = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, size)
+    return size[0]
 
 
 def rows_of_store(path: Path) -> int:

@@ -176,14 +176,15 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     twice.save({name_of("a"): IsotonicCalibrator(), name_of("other"): IsotonicCalibrator()})
     score, join = [Event(0.5, id=3)], LabelJoin(10)
     run(score, IsotonicCalibrator(), ignore, waits, join=join)
-    with Store(tmp_path / "reader.db") as store:
-        store.save({})
-    with Store(store.path, read_only=True) as reader:
+    with Store(tmp_path / "reader.db") as closed:
+        closed.save({})
+    with Store(closed.path, read_only=True) as reader:
         for arguments, options, error, message in [
             ((old, [new[0], used], [0, 0]), {}, ValueError, "`new` must be empty stores, got .*"),
             ((old, [new[0], noted], [0, 0]), {}, ValueError, "`new` must be empty stores, got .*"),
             ((old, [new[0], new[0]], [0, 0]), {}, ValueError, "`new` must be different stores"),
             ((old, [new[0], reader], [0, 0]), {}, ValueError, "`new` must be .*, read only"),
+            ((old, [new[0], closed], [0, 0]), {}, StoreError, "reader.db is closed"),
             (([*old, twice], new, [0, 0]), {}, ValueError, "each key once, got 'a' in .* and in"),
             (([*old, old[0]], new, [0, 0]), {}, ValueError, "`old` must have each key once"),
             (([*old, waits], new, [0, 0]), {}, ValueError, "waits .* 1 scores and labels in"),

@@ -967,12 +967,14 @@ def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time() 
     source = watch.Source(build, lambda: stamp[0], clock=lambda: now[0])
     assert source.report().sections[0].text == "n is 0"
     stamp[0] = 1
-    assert source.report().sections[0].text == "n is 0"  # it took 2 s: rest for 10
+    assert source.report().sections[0].text == "n is 1"  # the time of the first one is no measure
+    stamp[0] = 2
+    assert source.report().sections[0].text == "n is 1"  # it took 2 s: rest for 10
     now[0] += 10.0
-    assert source.report().sections[0].text == "n is 1"
+    assert source.report().sections[0].text == "n is 2"
     now[0] += 100.0
     source.report()
-    assert computed == [0, 1]
+    assert computed == [0, 1, 2]
 
 
 def test_a_store_damaged_while_served_is_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import errno
+import gc
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ from streamcal.durable import connection as connection_module
 from streamcal.durable import database as database_module
 from streamcal.durable.files import is_store
 from tests import WITHOUT_BYTE_CODE
+from tests.interrupts import InterruptionError
 
 
 def mark(n: int, size: int = 300) -> bytes:
@@ -1621,6 +1623,48 @@ def test_an_error_inside_reading_is_not_one_of_the_store(tmp_path: Path) -> None
                 raise error
             assert found.value is error
             assert reader.keys() == ["a"]
+
+
+def test_a_backup_inside_reading_is_of_the_same_save(tmp_path: Path) -> None:
+    path, copy = tmp_path / "run.db", tmp_path / "copy.db"
+    with Store(path) as writer, Store(path, read_only=True) as reader:
+        writer.save({"a": PlattCalibrator()}, 1)
+        with reader.reading():
+            assert reader.keys() == ["a"]
+            writer.save({"b": PlattCalibrator()}, 2)
+            reader.backup(copy)
+            writer.save({"c": PlattCalibrator()}, 3)
+            assert (reader.offset, reader.keys()) == (1, ["a"])
+        assert (reader.keys(), reader.offset) == (["a", "b", "c"], 3)
+    with Store(copy) as backup:
+        assert (backup.offset, backup.keys()) == (1, ["a"])
+
+
+def test_an_interrupt_at_the_edge_of_reading_leaves_no_old_reads(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Store(path) as writer, Store(path, read_only=True) as reader:
+        for k in itertools.count():
+            calls = itertools.count()
+
+            def trace(frame: Any, event: str, _: Any) -> None:
+                if next(calls) == k:  # noqa: B023  (called in this turn only)
+                    raise InterruptionError
+
+            writer.save({f"{k}": PlattCalibrator()}, k)
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                with reader.reading():
+                    pass
+                break
+            except InterruptionError:
+                pass
+            finally:
+                sys.settrace(before)
+            gc.collect()  # generators that were interrupted at their ends
+            writer.save({f"{k} again": PlattCalibrator()}, k)
+            assert (len(reader.keys()), reader.offset) == (2 * k + 2, k)
+    assert k > 10
 
 
 def test_a_store_that_is_closed_inside_reading_is_closed(tmp_path: Path) -> None:

@@ -170,8 +170,14 @@ def calibrate(
             _check_resumable(out)
     totals = settings.new_totals()
     sample = None if plot is None or store is not None else UniformSample(3)
+    loop: Loop
     source = tables.Series(
-        table, columns.names, new_column=new_column, format=kind, batch_size=batch_size
+        table,
+        columns.names,
+        new_column=new_column,
+        format=kind,
+        batch_size=batch_size,
+        while_waiting=None if store is None else lambda: loop.save_if_due(),
     )
     with data_errors(lambda: source.path):
         checkpoint = _open_checkpoint(store, table, output, columns, settings, on_error, kind)

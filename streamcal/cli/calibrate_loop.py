@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from streamcal.tables import Chunk, Series, Writer
 
 
-_PATIENCE = 0.2
-"""After how many seconds without rows from a pipe a run looks for a signal, or a due commit."""
-
-
 @dataclass(frozen=True)
 class Columns:
     """The columns that are read, and the one that is written.
@@ -124,13 +120,10 @@ class Loop:
         with writer, progress(source, "calibrating", hidden=hidden) as show:
             for chunk in source:
                 self._calibrate(chunk, source.n_before, writer)
-                self._save(last=self.reader.fault is not None)
+                self.save_if_due(last=self.reader.fault is not None)
                 self.reader.raise_fault()
                 show()
-                # A pipe may be silent for long: what is learned is saved before.
-                while self.checkpoint.store is not None and not source.wait(_PATIENCE):
-                    self._save()
-        self._save(last=True, complete=True)
+        self.save_if_due(last=True, complete=True)
 
     def _calibrate(self, chunk: "Chunk", n_before: int, writer: "Writer") -> None:
         """Predict, learn and write those rows of a chunk that are not learned yet."""
@@ -182,7 +175,8 @@ class Loop:
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, hashes), fields
 
-    def _save(self, **when: bool) -> None:
+    def save_if_due(self, **when: bool) -> None:
+        """Save what is learned if a commit is due, or a signal has arrived; see `Checkpoint`."""
         self.checkpoint.save_if_due(self.row, self.calibrators, self._progress, **when)
 
     def _progress(self) -> dict[str, Any]:

@@ -144,6 +144,7 @@ def _check_new(stores: Sequence[Store], offsets: Any) -> None:
     for store in stores:
         if store.read_only:
             raise ValueError(f"`new` must be stores to write to, got {store!r}, read only")
+        store.check_count()  # or it raises: it is closed, or damaged
         if len(store) or store.offset or store.notes:
             raise ValueError(f"`new` must be empty stores, got {store!r}")
     if len({store.path.resolve() for store in stores}) < len(stores):

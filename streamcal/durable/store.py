@@ -266,12 +266,17 @@ class Store:
             raise StoreError(
                 f"{self.path} was opened to be written: `reading` needs read_only=True"
             )
-        with self._mutex, contextlib.ExitStack() as stack:
-            if self._moment is None:
-                with errors_of_files(self.path, "read"), errors_of_content(self.path):
-                    self._moment = stack.enter_context(self._at_this_moment(False))
-                stack.callback(setattr, self, "_moment", None)
-            yield
+        with self._mutex:
+            if self._moment is not None:
+                yield
+                return
+            try:
+                with contextlib.ExitStack() as stack:
+                    with errors_of_files(self.path, "read"), errors_of_content(self.path):
+                        self._moment = stack.enter_context(self._at_this_moment(False))
+                    yield
+            finally:  # not in the stack, whose end may be interrupted
+                self._moment = None
 
     # States --------------------------------------------------------------------------------------
 
@@ -446,6 +451,8 @@ class Store:
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy what was last saved to another file, while learning goes on.
 
+        Inside `reading` it is a copy of what all reads see.
+
         The copy gets its name when it is complete; an older file of that name is replaced, or if
         that is a link, its target. A `save` in another thread waits meanwhile; the backup of a
         read-only store delays no writer. A file for the lock is left beside the copy, as beside
@@ -465,9 +472,18 @@ class Store:
             with (
                 contextlib.closing(take_lock(target)),
                 replacing(target) as copy,
-                self._connection.reading() as database,
+                self._database() as database,
             ):
                 database.backup(copy)
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[Connection]:
+        """Give the database as it is at one moment, that of `reading` if there is one."""
+        if self._moment is not None:
+            yield self._connection.connected()
+            return
+        with self._connection.reading() as database:
+            yield database
 
 
 def _as_bytes(key: Any, state: Any) -> bytes:

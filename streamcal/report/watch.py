@@ -5,7 +5,8 @@ a browser on this machine could resolve its name to 127.0.0.1. So a request must
 ``Host`` header with the name of this server, or it is refused.
 
 A report is computed again when a page requests it and something has been saved since. This takes at
-most a sixth of the time, for tables of any size.
+most a sixth of the time, for tables of any size. The time of the first report does not count, since
+it loads modules, which may take longer than any report.
 """
 
 import json
@@ -56,7 +57,9 @@ class Source:
             start = self._clock()
             if self._report is None or start >= self._next_build:
                 stamp = self._stamp()
-                if self._report is None or stamp != self._report_stamp:
+                if self._report is None:
+                    self._report, self._report_stamp = self._build(), stamp
+                elif stamp != self._report_stamp:
                     self._report, self._report_stamp = self._build(), stamp
                     end = self._clock()
                     self._next_build = end + _PAUSE_FACTOR * (end - start)

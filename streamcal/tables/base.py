@@ -7,7 +7,7 @@ import select
 import stat
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -17,6 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamcal.tables.output import Output, is_standard, standard_input
+
+_PATIENCE = 0.2
+"""After how many seconds without bytes from a pipe `while_waiting` is called."""
 
 Column: TypeAlias = Any
 """A column of a chunk: a pyarrow array (CSV: text; Parquet: its type) or, for NDJSON, a list."""
@@ -169,9 +172,15 @@ class Reader(ABC):
     _block_bytes = 1 << 20
 
     def __init__(
-        self, path: Path, columns: Sequence[str], new_column: str | None, batch_size: int
+        self,
+        path: Path,
+        columns: Sequence[str],
+        new_column: str | None,
+        batch_size: int,
+        while_waiting: Callable[[], None] | None,
     ) -> None:
         self._columns, self._new_column, self._batch_size = columns, new_column, batch_size
+        self._while_waiting = while_waiting
         self._standard = is_standard(path)
         self._file: Any
         if self._standard:
@@ -207,10 +216,6 @@ class Reader(ABC):
     def writer(self, output: Output) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
 
-    def wait(self, seconds: float) -> bool:
-        """Return whether there is more to read, or the end, after waiting for at most so long."""
-        return not self.is_pipe or self._has_ended or _has_more(self._file, seconds)
-
     def _read_block(self) -> bytes:
         """Return the next bytes, none at the end.
 
@@ -221,7 +226,11 @@ class Reader(ABC):
             block: bytes = self._file.read(self._block_bytes)
         else:
             parts, size = [b""], 0
-            while not self._has_ended and size < self._block_bytes and (not size or self.wait(0.0)):
+            while not self._has_ended and size < self._block_bytes:
+                if not size:
+                    self._wait()
+                elif not _has_more(self._file, 0.0):
+                    break
                 # All reads are of this kind, so that nothing is buffered where `wait` can't see it.
                 parts.append(self._file.read1(self._block_bytes - size))
                 size += len(parts[-1])
@@ -229,6 +238,11 @@ class Reader(ABC):
             block = b"".join(parts)
         self.position += len(block)
         return block
+
+    def _wait(self) -> None:
+        """Call ``while_waiting`` again and again until a pipe has bytes or has ended."""
+        while self._while_waiting is not None and not _has_more(self._file, _PATIENCE):
+            self._while_waiting()
 
 
 def _is_pipe(file: Any) -> bool:

@@ -1,6 +1,6 @@
 """Which format a table has, and the reader for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamcal.tables.base import Reader
@@ -61,6 +61,7 @@ def open_table(
     new_column: str | None = None,
     format: str | None = None,
     batch_size: int = 65_536,
+    while_waiting: Callable[[], None] | None = None,
 ) -> Reader:
     r"""Open a table for reading; a context manager and an iterable of `Chunk`.
 
@@ -76,6 +77,9 @@ def open_table(
         None: by the ending of the name, and CSV for standard input.
     batch_size : int
         The most rows in a chunk.
+    while_waiting : callable, optional
+        Called several times in a second while a pipe is silent, also within a row or the line of
+        column names. What it raises is raised here, or by the iteration.
 
     Raises
     ------
@@ -99,4 +103,4 @@ def open_table(
     readers: dict[str, type[Reader]]
     readers = {"csv": CsvReader, "ndjson": NdjsonReader, "parquet": ParquetReader}
     reader = readers[format_of(path, given=format)]
-    return reader(path, list(dict.fromkeys(columns)), new_column, batch_size)
+    return reader(path, list(dict.fromkeys(columns)), new_column, batch_size, while_waiting)

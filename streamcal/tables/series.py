@@ -18,7 +18,7 @@ class Series:
     ----------
     paths : sequence of Path
         At least one. The tables must have the same columns (NDJSON: those that are read).
-    columns, new_column, format, batch_size
+    columns, new_column, format, batch_size, while_waiting
         As for `open_table`.
 
     Attributes
@@ -84,10 +84,6 @@ class Series:
                 yield chunk
                 last = chunk.last_row
             self.n_before += last
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether there is more to read, or the end, after waiting for at most so long."""
-        return self._reader.wait(seconds)
 
     @property
     def unit(self) -> str:
