@@ -32,7 +32,8 @@ def compiled(calibrator: Any) -> Callable[..., None]:
 
 
 def hedge(calibrator: Any) -> Callable[..., None]:
-    return lambda s, y, w: calibrator._hedge.run(calibrator._calibrators, s, y, w, 0.0)
+    learners = [each._batch_kernel() for each in calibrator._calibrators]
+    return lambda s, y, w: calibrator._hedge.run(learners, s, y, w, 0.0)
 
 
 def segments(calibrator: Any) -> Callable[..., None]:

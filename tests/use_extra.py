@@ -141,7 +141,7 @@ def kafka() -> None:
     with (
         durable.Store("kafka.db") as kept,
         durable.KafkaSource(
-            config, "scores", lambda m: tuple(map(float, m.value().split()))
+            config, "scores", lambda m: tuple(map(float, m.value().split())), partition=0
         ) as source,
     ):
         calibrator = streamcal.IsotonicCalibrator()

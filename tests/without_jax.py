@@ -5,4 +5,7 @@ Processes that the tests start find it.
 
 from tests.only_extra import hide
 
-hide("jax")
+
+def pytest_load_initial_conftests() -> None:
+    """Hide it before anything of the tests is imported; importing this module hides nothing."""
+    hide("jax")
