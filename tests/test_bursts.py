@@ -393,7 +393,7 @@ def test_threads_that_predict_and_learn_lose_no_label() -> None:
     def look() -> None:
         while not done.is_set():
             hedge.predict_one(0.6)
-            hedge.weights  # noqa: B018
+            hedge.weights  # noqa: B018 (it is computed)
 
     def learn(part: list[Any]) -> None:
         for ticket in part:

@@ -258,8 +258,8 @@ def _predict_stream(
         if raw:
             known = len(raw) > 1
             score = raw[True] if known else (n_positive + 0.5) / (n_samples + 1.0)
-            answers.append((y == True, raw.get(True, 0.0), score, not known))  # noqa: E712
-        n_positive += y == True  # noqa: E712
+            answers.append((y == True, raw.get(True, 0.0), score, not known))  # noqa: E712 (1, too)
+        n_positive += y == True  # noqa: E712 (1, too)
         model.learn_one(x, y)
     labels, own, scores, single = map(np.array, zip(*answers, strict=True))
     return labels.astype(np.float64), own.astype(np.float64), scores.astype(np.float64), single
