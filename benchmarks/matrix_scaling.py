@@ -9,9 +9,9 @@ stream). The generated logits are those of ``multiclass.py``.
 
 The candidate's logits are W log p + b. It minimises the log loss of all samples so far plus λ/2
 times the squares of what is regularised: the off-diagonal of W ("ODIR", Kull et al., *Beyond
-Temperature Scaling*, NeurIPS 2019, which leaves the diagonal free), or W less the identity ("L2"),
-and always b. It is fitted anew every 250 samples, from the identity at first. No step for one
-sample does so well, and its λ is the best of four in hindsight, so its gain is an upper bound.
+Temperature Scaling*, NeurIPS 2019, which leaves the diagonal nearly free), or W less the identity
+("L2"), and always b. It is fitted anew whenever there are a tenth more samples, but after 5 at
+least and 250 at most. Its λ is the best of four in hindsight, which favours it.
 
 Columns: the log loss over all labels of the raw probabilities, the temperature and the default;
 then those of the two candidates less the default's, each alone, and mixed with it by the likelihood
@@ -40,7 +40,6 @@ from streamcal import CalibratedClassifier, HedgedCalibrator, TemperatureCalibra
 Array = NDArray[np.float64]
 Stream = tuple[Array, NDArray[np.intp]]  # probabilities, and the column of the label
 
-EVERY = 250  # samples between two fits
 STRENGTHS = (10.0, 100.0, 1_000.0, 10_000.0)  # λ
 CLIP = 1e-6
 
@@ -114,12 +113,14 @@ def refitted(stream: Stream, strength: float, diagonal: bool) -> Array:
         ), gradient.ravel()
 
     found, weights = np.empty(len(y)), start.ravel()
-    for n in range(0, len(y), EVERY):
+    n = 0
+    while n < len(y):
         if n:
             weights = minimize(objective, weights, (n,), "L-BFGS-B", True).x
-        now = slice(n, n + EVERY)
+        now = slice(n, n + min(max(n // 10, 5), 250))
         log_p = log_softmax(features[now] @ weights.reshape(start.shape), axis=1)
         found[now] = -log_p[hits[now] > 0.0]
+        n = now.stop
     return found.clip(None, -np.log(CLIP))
 
 
