@@ -8,31 +8,14 @@ may fail. Then it calls what changes the parts as *steps*: compiled functions wi
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from operator import call, is_not
+from operator import call
 from typing import Any
 
+from streamcal.kernels.steps import do_all
+
+__all__ = ["Step", "do_all", "write_to"]
+
 Step = Callable[[], object]
-
-
-def do_all(*steps: Step) -> bool:
-    """Call steps in order; the rest are not called if one raises, or returns False.
-
-    A signal handler that raises finds all of them done, or none. No step but the first may fail.
-
-    Returns
-    -------
-    bool
-        Whether all were called, and none returned False.
-
-    Examples
-    --------
-    >>> counts, seen = {}, []
-    >>> do_all(partial(counts.update, a=1), partial(seen.append, "a"))
-    True
-    >>> counts, seen
-    ({'a': 1}, ['a'])
-    """
-    return all(map(_IS_NOT_FALSE, map(call, steps)))
 
 
 def write_to(target: Any, where: Any, step: Step) -> Step:
@@ -48,5 +31,3 @@ def write_to(target: Any, where: Any, step: Step) -> Step:
     """
     return partial(deque, map(target.__setitem__, (where,), map(call, (step,))), 0)
 
-
-_IS_NOT_FALSE = partial(is_not, False)

@@ -529,14 +529,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             with no_fork:
                 do_all(*steps)
         except BaseException:
-            if self._hedge.n_samples > before:  # a calibrator of your own raised, others learned
+            # A calibrator of your own raised, the others have learned. A lone step sets no delay.
+            if self._hedge.n_samples > before and len(steps) > 1:
                 steps[-1]()
             raise
 
     def _steps(
         self, p: float, y: float, w: float, served: Ticket | None = None, predictions: Any = None
     ) -> tuple[Step, ...]:
-        """Return what learns a sample that was checked; the last step sets the mean delay."""
+        """Return what learns a sample that was checked; the last of several sets the mean delay."""
+        if served is None and not self._delay.mean and not self._held:  # the usual case
+            return (partial(self._hedge.learn, p, y, w, 0.0, predictions),)
         if served is not None:
             row = Row(p, y, w, *self._read_ticket(served))
             if predictions is None:
@@ -568,8 +571,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         if type(self).learn_one is not HedgedCalibrator.learn_one:
             return (partial(self.learn_one, score, y, w, served=served),)
-        sample = as_probability(score), as_label(y), as_weight(w)
-        return self._steps(*sample, served, predictions)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        return self._steps(as_probability(score), as_label(y), weight, served, predictions)
 
     def predict_one(self, score: float) -> float:
         """Return the mixture's probability for a score in [0, 1].

@@ -210,6 +210,11 @@ class IsotonicCalibrator(Calibrator):
     def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
         if type(self).learn_one is not IsotonicCalibrator.learn_one:
             return super()._learn_steps(score, y, w)
+        if type(score) is type(y) is type(w) is float and self._plain_labels:  # the usual case
+            low, high = self._statistics.bounds
+            in_range = low <= y <= high and 0.0 <= y <= 1.0 and SMALLEST <= w <= LARGEST
+            if in_range and -math.inf < score < math.inf:
+                return (partial(self._regression.learn, score, y, w),)
         return (partial(self._regression.learn, *self._check_sample(score, y, w)),)
 
     def _unlearn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:

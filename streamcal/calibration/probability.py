@@ -90,11 +90,10 @@ class CompiledCalibrator(ProbabilityCalibrator):
         return like_given(values, scores)
 
     def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
-        kernel = self._compiled()
-        if kernel is None:
+        if type(self).learn_one is not _LEARN_ONE:
             return super()._learn_steps(score, y, w)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        return (partial(kernel.learn, as_probability(score), as_label(y), weight),)
+        return (partial(self._kernel.learn, as_probability(score), as_label(y), weight),)
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-# Values of features that cannot change, so that the features need no hash at first.
-_PLAIN = {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
+from streamcal.kernels.plain import PLAIN, holds_plain
 
 # Classes that hash and compare like these raise nothing. `object` compares by identity.
 _LIKE = (object, int, float, complex, str, bytes, Enum, Fraction, uuid.UUID)
@@ -30,7 +29,7 @@ _DEPTH = 16  # of nested containers; deeper ones are not compared
 
 def snapshot(x: Any) -> Any:
     """Return what later features are compared with; None if they may change, or raise errors."""
-    if type(x) is dict and _PLAIN.issuperset(map(type, x.values())):
+    if type(x) is dict and holds_plain(x):  # no hash is needed at first
         return dict(x)
     return key_of(x)
 
@@ -43,7 +42,7 @@ def features_of(kept: Any) -> Any:
 def is_same(kept: Any, x: Any) -> bool:
     """Return whether features are those of a snapshot; what cannot be compared is not."""
     if type(kept) is dict:
-        if type(x) is dict and _PLAIN.issuperset(map(type, x.values())):
+        if type(x) is dict and holds_plain(x):
             return bool(kept == x)
         kept = frozenset(kept.items())
     return bool(kept == key_of(x))
@@ -57,13 +56,15 @@ def key_of(x: Any) -> Hashable:
     if not isinstance(x, dict):
         return x if _is_safe(x) else None
     items = dict.items(x)  # not a method of the user
+    if type(x) is dict and holds_plain(x):
+        return frozenset(items)
     return frozenset(items) if all(_is_safe(value) for _, value in items) else None
 
 
 def _is_safe(value: Any, depth: int = _DEPTH) -> bool:
     """Return whether a value cannot change, and can be hashed and compared without an error."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return True
     methods = kind.__eq__, kind.__hash__
     if methods in _OF_ITEMS:

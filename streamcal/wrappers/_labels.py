@@ -18,6 +18,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._state import Fields, as_float, as_list, as_name, pack, require, unpack
 from streamcal._whole import Step
+from streamcal.kernels.steps import Count
 
 Probabilities = Mapping[ClfTarget, float]
 Vector = NDArray[np.float64]
@@ -47,8 +48,8 @@ class KnownLabels:
     >>> labels = KnownLabels()
     >>> labels.complete({}), labels.complete({"a": 1.0})
     ({}, {'a': 1.0})
-    >>> do_all(*labels.learn_steps([False] * 4, {}))
-    True
+    >>> for _ in range(4):
+    ...     done = do_all(*labels.learn_steps(False, {}))
     >>> labels.complete({False: 1.0})
     {False: 0.9, True: 0.1}
     """
@@ -59,33 +60,38 @@ class KnownLabels:
         self._declared = declared
         self._set = frozenset(declared or ())
         self._binary = binary
-        self._counts: dict[ClfTarget, float] = {}
+        self._counts: dict[ClfTarget, Count] = {}
         self._is_other = False  # neither declared nor binary
 
-    def learn_steps(
-        self, labels: Sequence[Any], names: dict[str, ClfTarget], share: float = 1.0
-    ) -> list[Step]:
-        """Return what counts samples with these labels, or a share of each, for `do_all`.
+    def learn_steps(self, y: Any, names: dict[str, ClfTarget]) -> Sequence[Step]:
+        """Return what counts a sample with this label, for `do_all`.
 
-        ``names`` gets the labels that are new, by their names as columns.
+        ``names`` gets a label that is new, by its name as a column.
         """
+        if type(y) is bool and y in self._counts:  # the usual case
+            return (self._counts[y].add,)
+        return self.group_steps((y,), names, 1.0)
+
+    def group_steps(
+        self, labels: Sequence[Any], names: dict[str, ClfTarget], share: float
+    ) -> list[Step]:
+        """Return what counts a share of a sample for each of these labels, as `learn_steps`."""
         if self._is_other:
             return []
-        if len(labels) == 1 and type(labels[0]) is bool and labels[0] in self._counts:
-            n = self._counts[labels[0]]  # the usual case
-            return [partial(self._counts.__setitem__, labels[0], n + share)]
-        counts: dict[Any, float] = {}
+        shares: dict[Any, float] = {}
         for y in labels:
             if self._declared is None:
                 if not _is_binary(y):
                     return [partial(vars(self).update, _is_other=True, _counts={})]
             elif type(y).__hash__ is None:  # such as an array that equals a label
                 y = next((label for label in self._declared if label == y), None)
-            counts[y] = counts.get(y, self._counts.get(y, 0.0)) + share
-        steps: list[Step] = [partial(self._counts.update, counts)]
-        new = {str(y): y for y in counts if y is not None and y not in self._counts}
+            shares[y] = shares.get(y, 0.0) + share
+        new = {y: Count() for y in shares if y not in self._counts}
+        counts = {**self._counts, **new}
+        steps: list[Step] = [partial(counts[y].add_share, n) for y, n in shares.items()]
         if new:
-            steps.append(partial(names.update, new))
+            steps.append(partial(self._counts.update, new))
+            steps.append(partial(names.update, {str(y): y for y in new if y is not None}))
         return steps
 
     def complete(self, raw: Probabilities) -> Probabilities:
@@ -134,8 +140,8 @@ class KnownLabels:
         if not missing:
             return {}
         n_labels = len({*labels, *raw, *self._counts})
-        total = sum(self._counts.values()) + 0.5 * n_labels
-        part = {label: (self._counts.get(label, 0.0) + 0.5) / total for label in missing}
+        total = sum(count.n for count in self._counts.values()) + 0.5 * n_labels
+        part = {label: ((self._counts[label].n if label in self._counts else 0.0) + 0.5) / total for label in missing}
         if raw:
             return part
         total = sum(part.values())
@@ -162,7 +168,7 @@ class KnownLabels:
 
     def freeze(self) -> Fields:
         """Return the state as fields for JSON, for `thaw`."""
-        counts = [[pack(label), n] for label, n in self._counts.items()]
+        counts = [[pack(label), count.n] for label, count in self._counts.items()]
         return {"counts": counts, "is_other": self._is_other}
 
     def thaw(self, fields: Any) -> None:
@@ -170,7 +176,7 @@ class KnownLabels:
         require(isinstance(fields, dict), "the counts of labels must have names")
         pairs = [as_list(pair, "counts", 2) for pair in as_list(fields["counts"], "counts")]
         counts = {
-            as_name(unpack(label), "counts", none=True): as_float(n, "counts", 0.0, _MOST)
+            as_name(unpack(label), "counts", none=True): Count(as_float(n, "counts", 0.0, _MOST))
             for label, n in pairs
         }
         require(len(counts) == len(pairs), "labels must differ")

@@ -74,8 +74,8 @@ class PredictionMemory:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # The features of the latest prediction, and its parts without tickets.
-        self._latest: tuple[Any, Parts] | None = None
+        # The features of the latest prediction, and what was predicted, without tickets.
+        self._latest: tuple[Any, Prediction] | None = None
         self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
         self._waiting = WaitingPredictions(limit)
         self._late_labels = LateLabels(limit)  # of features that are not remembered
@@ -101,7 +101,8 @@ class PredictionMemory:
         if kept is None:
             self._late_labels.add(x)
         else:
-            self._latest, self._asked = (kept, parts), asked
+            self._latest = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
+            self._asked = asked
         self._waiting.make_room()
 
     def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
@@ -113,8 +114,7 @@ class PredictionMemory:
         now = waiting.n_stored + (latest is not None)
         is_latest = latest is not None and now not in before and is_same(latest[0], x)
         if latest is not None and is_latest and not waiting.stored:  # the usual case
-            prediction = tuple.__new__(Prediction, (*latest[1], None))  # quicker than calls
-            return tuple.__new__(Found, (prediction, now, now, None, True))
+            return tuple.__new__(Found, (latest[1], now, now, None, True))
         key = key_of(x) if waiting.stored else None
         if key is None:
             return None
@@ -127,7 +127,7 @@ class PredictionMemory:
             return None
         place = waiting.choose(places, now)
         if latest is not None and is_latest and place == now:
-            return Found(Prediction(*latest[1]), now, now, key, True)
+            return Found(latest[1], now, now, key, True)
         stored = waiting.read(place)
         return None if stored is None else Found(stored, place, now, key, False)
 
@@ -145,8 +145,9 @@ class PredictionMemory:
         if latest is None or any(each is not None and each.is_latest for each in found):
             return
         self._latest = None  # first, so that an error in what follows is not raised again and again
-        kept, parts = latest
-        self._waiting.store(key_of(kept), Prediction(*parts, make_tickets(parts[0], kept)))
+        kept, prediction = latest
+        tickets = make_tickets(prediction.raw, kept)
+        self._waiting.store(key_of(kept), prediction._replace(tickets=tickets))
 
     def take(self, found: Found) -> None:
         """Forget a prediction that was found, since its label is learned.
@@ -154,7 +155,7 @@ class PredictionMemory:
         A signal handler may have predicted since then, so that it is stored now.
         """
         latest = self._latest
-        if found.is_latest and latest is not None and latest[1][0] is found.prediction.raw:
+        if found.is_latest and latest is not None and latest[1] is found.prediction:
             self._latest = None
             if found.key is None:
                 if self._waiting.delay != 0.0:

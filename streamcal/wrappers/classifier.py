@@ -31,6 +31,7 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
+from streamcal.kernels.plain import are_probabilities
 from streamcal.wrappers._checks import (
     add_batch_weights,
     as_batch_weights,
@@ -355,7 +356,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             if current is not self._strategy:  # the calibrators that made the tickets are replaced
                 strategy, tickets = current.for_labels(raw), None
         learn = strategy.learn_steps(raw, x, y, w, tickets)
-        do_all(*steps, *learn, *self._known.learn_steps((y,), self._label_of_column))
+        do_all(*steps, *learn, *self._known.learn_steps(y, self._label_of_column))
 
     def learn_group(
         self,
@@ -453,7 +454,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             current, steps = self._watch(self._monitor, samples, shown)
             if current is not self._strategy:
                 rows = [(raw, x, label, None) for raw, x, label, _ in rows]
-        count = self._known.learn_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
+        count = self._known.group_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
         do_all(*steps, *current.group_steps(rows, w), *count)
 
     def _recall(
@@ -602,7 +603,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             raw = self.classifier.predict_proba_one(x)
         if type(raw) is not dict:
             check_mapping(raw)
-        check_probabilities(raw)
+            check_probabilities(raw)
+        elif not are_probabilities(raw):  # obviously
+            check_probabilities(raw)
         return raw
 
     def _calibrate(self, own: Raw, raw: Raw, x: Mapping[Any, Any]) -> dict[ClfTarget, float]:
@@ -733,7 +736,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             samples = zip(*rows, labels, weights.tolist(), strict=True)
             do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
-        do_all(*self._known.learn_steps(labels, self._label_of_column))
+        do_all(*self._known.group_steps(labels, self._label_of_column, 1.0))
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """Return calibrated probabilities for each row, in a frame of the same library as ``X``.

@@ -1,0 +1,6 @@
+from typing import Any
+
+PLAIN: frozenset[type]
+
+def holds_plain(x: dict[Any, Any]) -> bool: ...
+def are_probabilities(raw: dict[Any, Any]) -> bool: ...

@@ -1,0 +1,47 @@
+"""Values that are obviously good, in the dicts that come with each sample.
+
+What is not obvious is decided, and explained, by the caller.
+"""
+
+import numpy as np
+
+# They cannot change, and to hash and compare them runs no code of a user.
+PLAIN = frozenset(
+    {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
+)
+
+
+cdef inline bint is_plain(object kind):
+    return kind is float or kind is int or kind is str or kind in PLAIN
+
+
+def holds_plain(dict x not None):
+    """Return whether all values of a dict are plain: numbers, text, booleans or None.
+
+    Examples
+    --------
+    >>> holds_plain({"age": 7, "name": "x"}), holds_plain({"ages": [7]})
+    (True, False)
+    """
+    for value in x.values():
+        if not is_plain(type(value)):
+            return False
+    return True
+
+
+def are_probabilities(dict raw not None):
+    """Return whether all values are floats from 0 to 1, under plain labels.
+
+    Examples
+    --------
+    >>> are_probabilities({True: 0.25, False: 0.75})
+    True
+    >>> are_probabilities({True: 1.25}), are_probabilities({True: 1})
+    (False, False)
+    """
+    for label, p in raw.items():
+        if type(p) is not float or not 0.0 <= <double> p <= 1.0:
+            return False
+        if type(label) is not bool and type(label) is not str and type(label) is not int:
+            return False  # a float may be NaN
+    return True
