@@ -56,7 +56,7 @@ class Row(NamedTuple):
     y: float
     w: float
     n_served: float
-    answers: list[float]
+    answers: tuple[float, ...]
 
 
 class Evidence(NamedTuple):

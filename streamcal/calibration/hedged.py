@@ -16,7 +16,6 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 """
 
 import copy
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -211,8 +210,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._names = names_of(prototypes)
         self._delay = MeanDelay()
         self._evidence = Evidence()
-        self._held: list[Row] = []  # the labels of the open burst
-        self._closed: Self | None = None  # a copy without open burst, for those who read
+        self._held: list[Row] = []  # the labels of the open burst; the compiled hedge looks at it
+        # A copy without open burst, for those who read, and what was learned and held then.
+        self._closed: tuple[int, int, Self] | None = None
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators([prototype.clone() for prototype in prototypes])
@@ -224,7 +224,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
-        self._hedge.is_waiting = bool(self._held)
+        self._hedge.held = self._held
         if not all(
             isinstance(expert, Expert) or calibrator._learns_all()
             for expert, calibrator in zip(experts, calibrators, strict=True)
@@ -278,7 +278,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
         arrays |= {str(i): nest(state) for i, state in enumerate(states)}
         if held:
-            arrays["held"] = np.array([(*row[:-1], *row.answers) for row in held])
+            arrays["held"] = np.array([(*row[:-1], *self._all_answers(row)) for row in held])
         return fields, arrays
 
     @classmethod
@@ -327,7 +327,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         served, others = held[:, 3], np.delete(held, (2, 3), axis=1)
         require(((others >= 0.0) & (others <= 1.0)).all(), "held labels must be in [0, 1]")
         require(((served >= 0.0) & (served <= n_samples)).all(), "tickets must be of this hedge")
-        return [Row(p, y, w, at, answers) for p, y, w, at, *answers in held.tolist()]
+        return [Row(p, y, w, at, tuple(answers)) for p, y, w, at, *answers in held.tolist()]
 
     def _check_weights(
         self,
@@ -390,7 +390,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _close_burst(self) -> None:
         """Learn the labels of the open burst, if there is one: a prediction ends it."""
         with self._mutex:
-            self._do(self._plan_to_close().steps)
+            if len(self._held) == 1:
+                learn, set_delay = self._steps_of_lone(self._held[0])
+                self._do((learn, self._held.clear, set_delay))
+            else:
+                self._do(self._plan_to_close().steps)
 
     def _ask(self, predict: Callable[..., _Answer | None], *given: Any) -> _Answer:
         """Return a prediction of the compiled hedge, which returns None while labels wait."""
@@ -422,23 +426,27 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             for row in rows:
                 self._plan_row(plan, row)
         if self._held:
-            plan.steps += [self._held.clear, self._set_waiting(False)]
+            plan.steps.append(self._held.clear)
         plan.steps.append(self._set_known(plan))
 
     def _plan_row(self, plan: "_Plan", row: Row, current: Any = None) -> None:
         """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
         p, y, w, n_served, answers = row
-        n = len(self._names)
-        low, high = self.clip, 1.0 - self.clip
-        mixtures = array("d", [min(max(value, low), high) for value in answers[n:]])
         delay = plan.count(plan.n_samples - n_served)
-        learn = self._hedge.learn
-        plan.steps.append(partial(learn, p, y, w, delay, answers[:n], mixtures, current))
+        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, answers, current))
+
+    def _steps_of_lone(self, row: Row) -> tuple[Step, Step]:
+        """Return what learns a label with a ticket by itself, as `_plan_row` does."""
+        p, y, w, n_served, answers = row
+        delay = self._delay.after(self._hedge.n_samples - n_served)
+        learn = partial(self._hedge.learn, p, y, w, delay.mean, answers)
+        return learn, self._set_delay(delay)
 
     def _plan_group(self, plan: "_Plan", rows: list[Row], w: float) -> None:
         """Learn samples with the tickets of their predictions as one group of weight ``w``."""
-        scores, y, _, n_served, answers = zip(*rows, strict=True)
-        served, mixtures = np.hsplit(np.array(answers), [len(self._names)])
+        scores, y, _, n_served, _ = zip(*rows, strict=True)
+        answers = np.array([self._all_answers(row) for row in rows])
+        served, mixtures = np.hsplit(answers, [len(self._names)])
         delay = plan.count(sum((plan.n_samples - at) / len(rows) for at in n_served))
         learn, mixtures = self._hedge.learn_group, mixtures.clip(self.clip, 1.0 - self.clip)
         given = list(scores), np.array(y), w, delay, served.copy(), mixtures
@@ -455,8 +463,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if plan.evidence.shared is False or len(held) >= MOST_HELD - 1:
             self._plan_burst(plan, [*held, row])
         else:
-            plan.steps += [partial(self._held.append, row), self._set_waiting(True)]
-            plan.steps.append(self._set_known(plan))
+            plan.steps += [partial(self._held.append, row), self._set_known(plan)]
         return plan
 
     def _evidence_after(self, plan: "_Plan", rows: list[Row]) -> Evidence:
@@ -472,22 +479,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         )
 
     def _set_known(self, plan: "_Plan") -> Step:
-        known = {"_delay": plan.delay, "_evidence": plan.evidence, "_closed": None}
-        return partial(vars(self).update, known)
-
-    def _set_waiting(self, value: bool) -> Step:
-        return partial(setattr, self._hedge, "is_waiting", value)
+        return partial(vars(self).update, _delay=plan.delay, _evidence=plan.evidence)
 
     def _without_burst(self) -> Self:
         """Return this hedge, or a copy whose burst is closed: reading closes none."""
         if not self._held:
             return self
         with self._mutex:
-            if self._closed is None:
+            now = self._hedge.n_samples, len(self._held)
+            if self._closed is None or self._closed[:2] != now:
                 closed = copy.deepcopy(self)
                 closed._close_burst()
-                self._closed = closed
-            return self._closed
+                self._closed = *now, closed
+            return self._closed[2]
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -541,7 +545,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if served is None and not self._delay.mean and not self._held:  # the usual case
             return (partial(self._hedge.learn, p, y, w, 0.0, predictions),)
         if served is not None:
-            row = Row(p, y, w, *self._read_ticket(served))
+            row = tuple.__new__(Row, (p, y, w, *self._read_ticket(served)))
+            if predictions is None and not self._held and self._evidence.shared is False:
+                return self._steps_of_lone(row)
+            if predictions is None and not self._held and not is_no_outcome(y):
+                return (partial(self._held.append, row),)
             if predictions is None:
                 return tuple(self._plan_late(row).steps)
             plan = self._plan_to_close()
@@ -602,7 +610,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         p = as_probability(score)
         answer, n_samples, answers = self._ask(self._hedge.serve, p)
-        return answer, Ticket(n_samples, answers)
+        return answer, tuple.__new__(Ticket, (n_samples, answers))
 
     def check_ticket(self, served: Any) -> list[float]:
         """Return the predictions on a ticket of this calibrator, or raise.
@@ -614,22 +622,24 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         ValueError
             If another calibrator made it, or a later state of this one.
         """
-        return self._read_ticket(served)[1]
+        return list(self._read_ticket(served)[1])
 
-    def _read_ticket(self, served: Any) -> tuple[float, list[float]]:
-        """Return the number of samples and the predictions on a ticket of this hedge, or raise.
-
-        Those of the rows are repeated for each power.
-        """
+    def _read_ticket(self, served: Any) -> tuple[float, tuple[float, ...]]:
+        """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
         n, n_shares = len(self._names), len(self._shares)
         n_served, answers = read_ticket(
             served, self._hedge.n_samples + len(self._held), n, n_shares
         )
         if n_served > self._hedge.n_samples:  # made by a copy that has closed the burst
             read_ticket(served, self.n_samples, n, n_shares)  # or it raises
-        if len(answers) == n + n_shares:  # served before a label was late
-            answers += answers[n:] * (POWERS - 1)
         return n_served, answers
+
+    def _all_answers(self, row: Row) -> tuple[float, ...]:
+        """Return the predictions on a ticket; those of the rows are repeated for each power."""
+        n, n_shares = len(self._names), len(self._shares)
+        if len(row.answers) == n + n_shares:  # served before a label was late
+            return row.answers + row.answers[n:] * (POWERS - 1)
+        return row.answers
 
     def learn_group(
         self,

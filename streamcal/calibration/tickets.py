@@ -2,12 +2,12 @@
 
 from array import array
 from collections.abc import Sequence
-from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamcal._validation import as_number
+from streamcal.kernels.plain import are_in_unit
 
 POWERS = 3
 """Rows of weights for each share, once a label was late."""
@@ -42,7 +42,9 @@ class Ticket(NamedTuple):
     answers: Sequence[float]
 
 
-def read_ticket(served: Any, n_learned: int, n: int, n_shares: int) -> tuple[float, list[float]]:
+def read_ticket(
+    served: Any, n_learned: int, n: int, n_shares: int
+) -> tuple[float, tuple[float, ...]]:
     """Return the number of samples and the predictions on a ticket, or raise.
 
     Parameters
@@ -60,7 +62,9 @@ def read_ticket(served: Any, n_learned: int, n: int, n_shares: int) -> tuple[flo
             raise TypeError
         if isinstance(answers, bytes | bytearray):
             raise TypeError
-        values = array("d", answers).tolist()  # refuses digits
+        values: tuple[float, ...] = answers
+        if type(answers) is not tuple or not are_in_unit(answers):
+            values = tuple(array("d", answers))  # refuses digits
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
     learned = as_number(n_samples, "served")
@@ -70,7 +74,7 @@ def read_ticket(served: Any, n_learned: int, n: int, n_shares: int) -> tuple[flo
             f" samples, got one after {n_samples}"
         )
     fits = len(values) in (n + n_shares, n + POWERS * n_shares)
-    if not fits or isnan(sum(values)) or not 0.0 <= min(values) <= max(values) <= 1.0:
+    if not fits or not are_in_unit(values):
         raise ValueError(
             f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
             f" {POWERS * n_shares} mixtures, got {answers}"
@@ -114,4 +118,4 @@ class MeanDelay(NamedTuple):
             return self
         n = self.n + 1
         rate = max(1.0 / n, 1.0 / _MEMORY)
-        return MeanDelay(n, self.mean + rate * (late - self.mean))
+        return tuple.__new__(MeanDelay, (n, self.mean + rate * (late - self.mean)))

@@ -9,7 +9,7 @@ cdef class Hedge(Exclusive):
     cdef Py_ssize_t n_asked_first  # how many these are
     cdef readonly Py_ssize_t n_samples
     cdef readonly Py_ssize_t n_labels  # of these samples: a group has several, any other one
-    cdef public bint is_waiting  # whether labels wait for the next prediction
+    cdef public list held  # labels that wait for the next prediction
     cdef double clip
     cdef Py_ssize_t n_shares
     cdef Py_ssize_t raw  # the index of the expert that predicts the raw score, or -1
@@ -22,6 +22,7 @@ cdef class Hedge(Exclusive):
     cdef double[::1] mixed  # the served weights of the experts
     cdef double[::1] answers
     cdef double[::1] current
+    cdef double[::1] mixtures  # that were served
     cdef double[::1] gains
 
     cdef int expect_late_labels(self) except -1

@@ -12,7 +12,7 @@ class Hedge(Exclusive):
     experts: tuple[Any, ...]
     n_samples: int
     n_labels: int
-    is_waiting: bool
+    held: list[Any]
     def __init__(
         self, experts: list[Any], shares: tuple[float, ...], prior: Vector, clip: float, raw: int
     ) -> None: ...

@@ -86,6 +86,8 @@ cdef class Hedge(Exclusive):
         self.mixed = np.array(prior, dtype=np.float64)
         self.answers = np.empty(n)
         self.current = np.empty(n)
+        self.mixtures = np.empty(POWERS * len(shares))
+        self.held = []
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
         self.gains = np.empty(max(n, POWERS * len(shares)))
@@ -99,17 +101,16 @@ cdef class Hedge(Exclusive):
         double w,
         double delay,
         served=None,
-        mixtures=None,
         current=None,
     ):
         """Teach the experts, then update the weights by what they predicted before, or ``served``.
 
-        Labels are ``delay`` samples late. ``mixtures`` are the predictions that the rows served;
-        without them the rows predict now. ``current`` stands for what the experts predict now. If
-        an expert raises, see `teach`.
+        Labels are ``delay`` samples late. After the experts' predictions, ``served`` may have those
+        that the rows served; else the rows predict now. ``current`` stands for what the experts
+        predict now. If an expert raises, see `teach`.
         """
-        cdef Py_ssize_t i, n = self.answers.shape[0]
-        cdef double[::1] row_predictions
+        cdef Py_ssize_t i, k, n = self.answers.shape[0]
+        cdef Py_ssize_t n_mixtures = 0 if served is None else len(served) - n
         cdef const double *served_by_rows = NULL
         cdef double *predicted_now = NULL
         cdef bint is_first_late
@@ -118,18 +119,18 @@ cdef class Hedge(Exclusive):
             # What allocates memory comes before `teach`.
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score) if served is None else served[i]
-            if mixtures is not None:
+            if n_mixtures:
                 for i in range(n):
                     self.current[i] = self.answer_of(i, score) if current is None else current[i]
                 predicted_now = &self.current[0]
             is_first_late = delay > 0.0 and self.variance_ratio is None
             if is_first_late:
                 self.expect_late_labels()
-            if mixtures is not None:
-                if len(mixtures) < len(self.shares):  # served before a label was late
-                    mixtures = np.tile(mixtures, POWERS)
-                row_predictions = mixtures
-                served_by_rows = &row_predictions[0]
+            if n_mixtures:
+                for k in range(self.shares.shape[0]):
+                    # There are fewer if they were served before a label was late.
+                    self.mixtures[k] = self.clipped(served[n + k % n_mixtures])
+                served_by_rows = &self.mixtures[0]
             try:
                 error = self.teach(n, score, y, w)
             except BaseException:
@@ -235,7 +236,7 @@ cdef class Hedge(Exclusive):
         cdef double mean = 0.0
         self.acquire()
         try:
-            if self.is_waiting:
+            if self.held:
                 return None
             if self.n_samples == 0:
                 return score
@@ -254,7 +255,7 @@ cdef class Hedge(Exclusive):
         cdef double mean = 0.0
         self.acquire()
         try:
-            if self.is_waiting:
+            if self.held:
                 return None
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
@@ -273,7 +274,7 @@ cdef class Hedge(Exclusive):
         cdef Py_ssize_t i
         self.acquire()
         try:
-            if self.is_waiting:
+            if self.held:
                 return None
             if self.n_samples == 0:
                 return np.array(scores)

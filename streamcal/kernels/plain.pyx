@@ -29,6 +29,20 @@ def holds_plain(dict x not None):
     return True
 
 
+def are_in_unit(tuple values not None):
+    """Return whether all values are floats from 0 to 1.
+
+    Examples
+    --------
+    >>> are_in_unit((0.0, 0.5)), are_in_unit((0.0, float("nan"))), are_in_unit((1,))
+    (True, False, False)
+    """
+    for p in values:
+        if type(p) is not float or not 0.0 <= <double> p <= 1.0:
+            return False
+    return True
+
+
 def are_probabilities(dict raw not None):
     """Return whether all values are floats from 0 to 1, under plain labels.
 

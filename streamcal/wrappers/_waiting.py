@@ -101,6 +101,8 @@ class WaitingPredictions:
 
         The places are sorted.
         """
+        if len(places) == 1:
+            return places[0]
         expected = self._expected_place(places, now)
         first = min(self._n_lost(places, now), len(places) - 1)
         after = bisect_left(places, expected, first)
@@ -120,8 +122,9 @@ class WaitingPredictions:
             found = self.stored.get(place)
             same = self.by_key.get(key) if found is None else found[0]
             if same is not None:  # else another thread or a signal handler took it
-                for other in same.places[: self._n_lost(same.places, now)]:
-                    self._forget(same, other)
+                if len(same.places) > 1:
+                    for other in same.places[: self._n_lost(same.places, now)]:
+                        self._forget(same, other)
                 self._forget(same, place)
             self.learn_delay(now - place)
 
