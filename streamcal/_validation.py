@@ -273,12 +273,22 @@ def check_label(y: Any) -> None:
     ...
     ValueError: `y` must be a label, got None
     """
-    try:
-        missing = y is None or y != y
-    except ArithmeticError:  # a decimal that is a signaling NaN
-        missing = True
-    if missing:
+    if is_missing(y):
         raise ValueError(f"`y` must be a label, got {y}")
+
+
+def is_missing(y: Any) -> bool:
+    """Return whether None or NaN stands for a label.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0)
+    (True, True, False)
+    """
+    try:
+        return y is None or bool(y != y)
+    except ArithmeticError:  # a decimal that is a signaling NaN
+        return True
 
 
 def check_count(

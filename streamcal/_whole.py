@@ -30,4 +30,3 @@ def write_to(target: Any, where: Any, step: Step) -> Step:
     {'sum': 3, 'n': 2}
     """
     return partial(deque, map(target.__setitem__, (where,), map(call, (step,))), 0)
-

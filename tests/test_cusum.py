@@ -8,6 +8,7 @@ import math
 import pickle
 import tracemalloc
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -436,6 +437,7 @@ def test_a_table_of_costs_needs_as_many_labels() -> None:
         ({"labels": (1,)}, ValueError, "`labels` must hold at least two labels"),
         ({"labels": (1, 2, 1)}, ValueError, "`labels` must be different"),
         ({"labels": (1, None)}, ValueError, "`labels` must hold labels"),
+        ({"labels": (1, Decimal("sNaN"))}, ValueError, "`labels` must hold labels"),
         ({"labels": "abc"}, TypeError, "`labels` must be a sequence"),
         ({"labels": 3}, TypeError, "`labels` must be a sequence"),
         ({"loss": "log"}, ValueError, "`loss` must be one of"),

@@ -22,7 +22,9 @@ from streamcal import (
     HedgedCalibrator,
     PlattCalibrator,
     SegmentCalibrator,
+    TemperatureCalibrator,
     ThresholdClassifier,
+    TopLabelCalibrator,
     VennAbersCalibrator,
     VoteClassifier,
 )
@@ -137,6 +139,54 @@ def test_a_burst_is_held_and_learned_whole_or_not_at_all(
     later = copy.deepcopy(made).serve_one(0.5)[1]
     for act in BURST_ACTS:
         check_act(programs.cases()[HedgedCalibrator], act, made, [tickets[3], later])
+
+
+@pytest.mark.parametrize("n_held", [0, 1])
+@pytest.mark.parametrize("shared", [None, False])
+def test_a_label_that_is_alone_is_held_and_learned_whole_or_not_at_all(
+    n_held: int, shared: bool | None
+) -> None:
+    made = hedge()
+    if shared is False:
+        teach_burst(made, [made.serve_one(0.6)[1]], 0.5)  # no outcome
+    tickets = [made.serve_one(0.6)[1] for _ in range(4)]
+    assert made._evidence.shared is shared
+    teach_burst(made, tickets[:n_held], 1)
+    assert len(made._held) == (n_held if shared is None else 0)
+    later = copy.deepcopy(made).serve_one(0.5)[1]
+    for act in BURST_ACTS:
+        check_act(programs.cases()[HedgedCalibrator], act, made, [tickets[3], later])
+
+
+class OwnJoint(TemperatureCalibrator):
+    """A joint calibrator that learns by Python code of its own, which has one step."""
+
+    def learn_one(self, raw: Any, y: Any, w: float = 1.0) -> None:
+        super().learn_one(raw, y, w)
+
+
+@pytest.mark.parametrize("kind", [TemperatureCalibrator, TopLabelCalibrator])
+def test_a_joint_calibrator_learns_and_the_wrapper_counts_a_sample_or_neither(kind: type) -> None:
+    x = {"p": {"a": 0.5, "b": 0.3, "c": 0.2}}
+    model = CalibratedClassifier(FixedModel(), kind(), labels=("a", "b", "c", "d"))
+    acts: list[Callable[..., Any]] = [
+        lambda _, twin, held: twin.learn_one(x, "a"),
+        lambda _, twin, held: twin.learn_group([x, x], ["a", "b"]),
+    ]
+    for _ in range(2):  # the calibrator of the top label is new, then known
+        for act in acts:
+            check_act(programs.cases()[CalibratedClassifier], act, model, [])
+        model.learn_one(x, "a")
+
+
+def test_a_joint_calibrator_of_a_user_learns_in_the_wrapper_as_by_itself() -> None:
+    raw = {"a": 0.5, "b": 0.3, "c": 0.2}
+    model, alone = CalibratedClassifier(FixedModel(), OwnJoint()), OwnJoint()
+    for label in "abcab":
+        model.learn_one({"p": raw}, label)
+        alone.learn_one(raw, label)
+    assert model.calibrate_one(raw) == alone.predict_one(raw)
+    assert alone.n_samples == 5
 
 
 def teach_burst(made: Any, tickets: list[Any], y: Any, score: float = 0.6) -> None:

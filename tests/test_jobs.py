@@ -77,13 +77,26 @@ def test_the_call_after_an_exception_is_right(
             SharedMemory(name=name)
 
 
+class _Flag(list[int]):
+    """The state of a worker; a thread can wait until it is idle."""
+
+    def __init__(self, state: int) -> None:
+        super().__init__([state])
+        self.is_idle = threading.Event()
+
+    def __setitem__(self, at: Any, state: Any) -> None:
+        super().__setitem__(at, state)
+        if state == _worker._IDLE:
+            self.is_idle.set()
+
+
 class _Inside:
     """A running worker that is a thread, so that each interruption of its owner is quick."""
 
     def __init__(self, function: Any) -> None:
         import multiprocess
 
-        self.flag = [_worker._STARTING]
+        self.flag = _Flag(_worker._STARTING)
         self.pipe, other = multiprocess.Pipe()
         self.has_job = False
         self.process: Any = None
@@ -91,8 +104,7 @@ class _Inside:
             target=_worker._run_jobs, args=(function, other, self.flag), daemon=True
         )
         self.thread.start()
-        while self.flag[0] != _worker._IDLE:
-            time.sleep(1e-4)
+        self.flag.is_idle.wait()
 
     def alive(self) -> bool:
         return self.thread.is_alive()

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -342,6 +343,7 @@ def test_a_detector_gets_the_error_of_what_was_served() -> None:
         ([1, True], ValueError),
         (["a", None], ValueError),
         (["a", math.nan], ValueError),
+        (["a", Decimal("sNaN")], ValueError),
     ],
     ids=str,
 )

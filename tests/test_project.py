@@ -33,11 +33,11 @@ SOURCES = MODULES + KERNELS
 LAYERS = [
     {
         *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_whole", "_worker"),
+        *("_routing", "_snapshot", "_validation", "_worker"),
     },
     {"losses"},
     {"kernels"},
-    {"_state"},
+    {"_state", "_whole"},
     {"isotonic"},
     {"calibration"},
     {"ordinal", "decision", "voting"},

@@ -1,5 +1,6 @@
 import math
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -692,6 +693,7 @@ def test_batches_all_zero() -> None:
     [
         ({"y": pd.Series([True, False])}, "`y` must have one label per row of `X`, got 2"),
         ({"y": pd.Series([True, None, False])}, "`y` must hold labels, got None at position 1"),
+        ({"y": pd.Series([Decimal("sNaN"), 0, 1])}, "`y` must hold labels, got sNaN at position 0"),
         ({"w": [1.0, 2.0]}, "`w` must have one value per score"),
         ({"w": [1.0, 2.0, -1.0]}, "`w` must be a positive finite number, got -1.0 at position 2"),
         ({"w": 0.0}, "`w` must be a positive finite number"),

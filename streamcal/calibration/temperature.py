@@ -6,13 +6,15 @@ Neural Networks*, ICML 2017, section 4.2). The log loss is convex in 1 / T, whic
 learned by online Newton steps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
 from streamcal._validation import as_weight, check_label
+from streamcal._whole import Step, do_all
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.kernels.newton import Temperature
@@ -81,12 +83,24 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
             If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
             not from 1e-60 to 1e60.
         """
+        do_all(*self._steps(raw, y, w))
+
+    def _learn_steps(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not TemperatureCalibrator.learn_one:
+            return super()._learn_steps(raw, y, w)
+        return self._steps(raw, y, w)
+
+    def _steps(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float) -> Sequence[Step]:
+        """Return what learns a sample, after checks."""
         weight = as_weight(w)
         vector = np.array([*as_probabilities_by_label(raw).values()])
         check_label(y)
         places = [place for place, label in enumerate(raw) if label == y]
-        if places and len(raw) > 1:
-            self._kernel.learn(vector, places[0], weight)
+        if not places or len(raw) < 2:
+            return ()
+        return (partial(self._kernel.learn, vector, places[0], weight),)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change.

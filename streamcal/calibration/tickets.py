@@ -62,8 +62,10 @@ def read_ticket(
             raise TypeError
         if isinstance(answers, bytes | bytearray):
             raise TypeError
-        values: tuple[float, ...] = answers
-        if type(answers) is not tuple or not are_in_unit(answers):
+        values: tuple[float, ...]
+        if type(answers) is tuple and are_in_unit(answers):  # the usual case
+            values = answers
+        else:
             values = tuple(array("d", answers))  # refuses digits
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None

@@ -7,7 +7,8 @@ Multiclass-to-binary Reductions*, ICLR 2022, algorithm 1). The other labels shar
 model's own proportions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from river.base.typing import ClfTarget
@@ -15,6 +16,7 @@ from river.base.typing import ClfTarget
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
 from streamcal._validation import as_weight, check_label
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
@@ -67,19 +69,30 @@ class TopLabelCalibrator(Locked, JointCalibrator):
             If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
             not from 1e-60 to 1e60.
         """
+        with self._mutex:
+            do_all(*self._steps(raw, y, w))
+
+    def _learn_steps(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not TopLabelCalibrator.learn_one:
+            return super()._learn_steps(raw, y, w)
+        return self._steps(raw, y, w)
+
+    def _steps(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float) -> Sequence[Step]:
+        """Return what learns a sample, after checks."""
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)
         check_label(y)
-        if checked:
-            top = max(checked, key=checked.__getitem__)
-            with self._mutex:
-                calibrator = self._calibrators.get(top)
-                if calibrator is None:
-                    calibrator = self._prototype.clone()
-                    calibrator.learn_one(checked[top], float(top == y), weight)
-                    self._calibrators[top] = calibrator
-                else:
-                    calibrator.learn_one(checked[top], float(top == y), weight)
+        if not checked:
+            return ()
+        top = max(checked, key=checked.__getitem__)
+        calibrator = self._calibrators.get(top)
+        if calibrator is not None:
+            return calibrator._learn_steps(checked[top], float(top == y), weight)
+        calibrator = self._prototype.clone()
+        steps = calibrator._learn_steps(checked[top], float(top == y), weight)
+        return *steps, partial(self._calibrators.__setitem__, top, calibrator)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""

@@ -41,6 +41,7 @@ from streamcal._validation import (
     check_count,
     check_label,
     growth_per_sample,
+    is_missing,
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
@@ -257,7 +258,7 @@ def _check_labels(labels: Any) -> list[ClfTarget]:
     if len(labels) < 2:
         raise ValueError(f"`labels` must hold at least two labels, got {labels!r}")
     for label in labels:
-        if label is None or label != label:
+        if is_missing(label):
             raise ValueError(f"`labels` must hold labels, got {label} in {labels!r}")
     if len(set(labels)) < len(labels):
         raise ValueError(f"`labels` must be different from each other, got {labels!r}")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
 from streamcal._state import Fields, as_float, as_list, as_name, pack, require, unpack
+from streamcal._validation import is_missing
 from streamcal._whole import Step
 from streamcal.kernels.steps import Count
 
@@ -139,9 +140,9 @@ class KnownLabels:
         missing = [label for label in labels if label not in raw]
         if not missing:
             return {}
-        n_labels = len({*labels, *raw, *self._counts})
-        total = sum(count.n for count in self._counts.values()) + 0.5 * n_labels
-        part = {label: ((self._counts[label].n if label in self._counts else 0.0) + 0.5) / total for label in missing}
+        counts = {label: count.n for label, count in self._counts.items()}
+        total = sum(counts.values()) + 0.5 * len({*labels, *raw, *counts})
+        part = {label: (counts.get(label, 0.0) + 0.5) / total for label in missing}
         if raw:
             return part
         total = sum(part.values())
@@ -252,7 +253,7 @@ def check_labels(labels: Any) -> tuple[ClfTarget, ...]:
     for label in declared:
         if type(label).__hash__ is None:
             raise TypeError(f"`labels` must hold labels, got {label!r}")
-        if label is None or label != label:
+        if is_missing(label):
             raise ValueError(f"`labels` must hold labels, got {label!r}")
     if len(set(declared)) < max(len(declared), 2):
         raise ValueError(f"`labels` must be at least two different labels, got {labels!r}")

@@ -505,7 +505,11 @@ class HedgedJointly(OneVsRest):
         tickets = tickets or {}
         served = self._joint.served_one_vs_rest(raw, tickets)
         # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
-        given = next((tickets.get(label) for label in raw if label == y), None)
+        given = None
+        for label in raw:
+            if label == y:
+                given = tickets.get(label)
+                break
         ticket = given.joint if isinstance(given, JointTicket) else None
         return served or super().predict_one(raw, x), ticket
 
@@ -567,7 +571,12 @@ class Joint(OwningStrategy):
     def learn_one(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
     ) -> None:
-        self._calibrator.learn_one(raw, y, w)
+        do_all(*self.learn_steps(raw, x, y, w, tickets))
+
+    def learn_steps(
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+    ) -> Sequence[Step]:
+        return self._calibrator._learn_steps(raw, y, w)
 
     def fresh(self) -> Self:
         return type(self)(self._prototype)

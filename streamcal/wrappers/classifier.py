@@ -22,7 +22,14 @@ from river.utils.dataframe import (
 from streamcal._routing import AnyClassifier, BatchRouting, Features
 from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_weight, check_choice, check_count, check_label, check_mapping
+from streamcal._validation import (
+    as_weight,
+    check_choice,
+    check_count,
+    check_label,
+    check_mapping,
+    is_missing,
+)
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import MOST_CARDS, card, labelled, note
@@ -712,7 +719,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         labels = series.to_list()
         check_n_rows(X, len(labels))
         for at, label in enumerate(labels):
-            if label is None or label != label:
+            if is_missing(label):
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
         weights = as_batch_weights(w, len(labels))
         name = "probabilities" if served is None else "served"
