@@ -179,6 +179,16 @@ def test_a_joint_calibrator_learns_and_the_wrapper_counts_a_sample_or_neither(ki
         model.learn_one(x, "a")
 
 
+@pytest.mark.parametrize("kind", [TemperatureCalibrator, TopLabelCalibrator])
+def test_a_joint_calibrator_learns_the_rows_of_a_group_one_after_the_other(kind: Any) -> None:
+    rows = [({"a": 0.5, "b": 0.3, "c": 0.2}, "a"), ({"a": 0.6, "b": 0.3, "c": 0.1}, "b")] * 2
+    model, alone = CalibratedClassifier(FixedModel(), kind()), kind()
+    model.learn_group([{"p": raw} for raw, _ in rows], [y for _, y in rows])
+    for raw, y in rows:
+        alone.learn_one(raw, y, 0.25)
+    assert model.calibrate_one(rows[0][0]) == alone.predict_one(rows[0][0])
+
+
 def test_a_joint_calibrator_of_a_user_learns_in_the_wrapper_as_by_itself() -> None:
     raw = {"a": 0.5, "b": 0.3, "c": 0.2}
     model, alone = CalibratedClassifier(FixedModel(), OwnJoint()), OwnJoint()

@@ -50,6 +50,12 @@ class JointCalibrator(Stateful, Cloned, ABC):
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
         return (partial(self.learn_one, raw, y, w),)
 
+    def _group_steps(
+        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+    ) -> Sequence[Step]:
+        """Return what learns rows one after the other, each with weight ``w``, for `do_all`."""
+        return [step for raw, y in rows for step in self._learn_steps(raw, y, w)]
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         n_samples = getattr(self, "n_samples", None)

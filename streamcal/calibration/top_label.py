@@ -70,17 +70,31 @@ class TopLabelCalibrator(Locked, JointCalibrator):
             not from 1e-60 to 1e60.
         """
         with self._mutex:
-            do_all(*self._steps(raw, y, w))
+            do_all(*self._steps(raw, y, w, {}))
 
     def _learn_steps(
         self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
             return super()._learn_steps(raw, y, w)
-        return self._steps(raw, y, w)
+        return self._steps(raw, y, w, {})
 
-    def _steps(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float) -> Sequence[Step]:
-        """Return what learns a sample, after checks."""
+    def _group_steps(
+        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not TopLabelCalibrator.learn_one:
+            return super()._group_steps(rows, w)
+        new: dict[ClfTarget, Calibrator] = {}
+        return [step for raw, y in rows for step in self._steps(raw, y, w, new)]
+
+    def _steps(
+        self,
+        raw: Mapping[ClfTarget, float],
+        y: ClfTarget,
+        w: float,
+        new: dict[ClfTarget, Calibrator],
+    ) -> Sequence[Step]:
+        """Return what learns a sample, after checks; ``new`` holds what earlier steps will add."""
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)
         check_label(y)
@@ -90,7 +104,8 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         calibrator = self._calibrators.get(top)
         if calibrator is not None:
             return calibrator._learn_steps(checked[top], float(top == y), weight)
-        calibrator = self._prototype.clone()
+        calibrator = new[top] if top in new else self._prototype.clone()
+        new[top] = calibrator
         steps = calibrator._learn_steps(checked[top], float(top == y), weight)
         return *steps, partial(self._calibrators.__setitem__, top, calibrator)
 

@@ -578,6 +578,10 @@ class Joint(OwningStrategy):
     ) -> Sequence[Step]:
         return self._calibrator._learn_steps(raw, y, w)
 
+    def group_steps(self, rows: Rows, w: float) -> list[Step]:
+        pairs = [(raw, y) for raw, _, y, _ in rows]
+        return [*self._calibrator._group_steps(pairs, w / len(rows))] if rows else []
+
     def fresh(self) -> Self:
         return type(self)(self._prototype)
 
