@@ -6,6 +6,7 @@ number of points of each act; by default a few are tried.
 """
 
 import copy
+import math
 import os
 from collections.abc import Callable
 from itertools import count, pairwise
@@ -30,7 +31,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration import hedged
-from streamcal.durable import KeyedCalibrator, Store
+from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store
 from tests import programs
 from tests.fixed_model import FixedModel
 from tests.interrupts import InterruptionError, interrupt, points_of
@@ -105,6 +106,22 @@ def test_a_sample_is_learned_whole_or_not_at_all(kind: type) -> None:
     for act in dict.fromkeys(case.acts):
         if act.__name__ not in LOOPS.get(kind, ()):
             check_act(case, act, instance, held)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Event(0.5, id=3), Event(0.5, id=0), Event(0.5, id=2), Event(math.nan, 1, id=2), Event(0.5, 1)],
+)
+def test_a_label_join_drops_the_old_and_adds_the_new_or_does_neither(event: Event) -> None:
+    join = LabelJoin(horizon=3)
+    for n in range(3):
+        join.add(Event(0.5, id=n))
+    join.horizon = 1  # the next event drops the first two
+
+    def add(_: programs.Draw, join: LabelJoin, held: list[Any]) -> None:
+        join.add(event)
+
+    check_act(programs.cases()[LabelJoin], add, join, [])
 
 
 # Bursts ------------------------------------------------------------------------------------------

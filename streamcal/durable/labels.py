@@ -3,6 +3,7 @@
 import math
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from streamcal._state import (
     unpack,
 )
 from streamcal._validation import as_number, as_weight, check_count
+from streamcal._whole import Step, do_all
 from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
 from streamcal.calibration.segments import OwnTicket, SegmentTicket
 from streamcal.calibration.tickets import Ticket
@@ -30,6 +32,8 @@ from streamcal.durable.waiting import pack_fields, unpack_fields
 
 JOIN = "join"
 """The name of a run's join among the states of its store."""
+
+_NEVER: tuple[float, None] = -math.inf, None
 
 
 class Event(NamedTuple):
@@ -117,7 +121,7 @@ class LabelJoin(Stateful):
         self._now = 0
         # By id, in the order of arrival; None if both have come. In a plain dict, finding the
         # oldest would get slower with each one removed.
-        self._seen: OrderedDict[Hashable, tuple[int, Event | None]] = OrderedDict()
+        self._seen: OrderedDict[Hashable, tuple[float, Event | None]] = OrderedDict()
         self._n_done = 0
 
     @property
@@ -135,38 +139,46 @@ class LabelJoin(Stateful):
             the join is unchanged.
         """
         has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
-        if event.id is not None and has_score != has_label:
+        is_half = event.id is not None and has_score != has_label
+        if is_half:
             _check_half(event)
-        self._expire()
-        self._now += 1
-        if has_score and has_label:
-            return event
-        if event.id is None or not (has_score or has_label):
-            return None  # it can't be joined
-        if event.id not in self._seen:
-            self._seen[event.id] = self._now, event
-            return None
-        arrived, other = self._seen[event.id]
-        if other is None or math.isnan(other.score) != has_score:
-            self.n_duplicates += 1
-            return None
-        self._seen[event.id] = arrived, None  # kept, so that a second label is a duplicate
-        self._n_done += 1
-        self.n_joined += 1
-        return event._replace(y=other.y) if has_score else other._replace(y=event.y)
-
-    def _expire(self) -> None:
-        """Drop the events that have waited for a horizon."""
-        while self._seen:
-            first = next(iter(self._seen))
-            arrived, event = self._seen[first]
-            if arrived > self._now - self.horizon:
-                return
-            del self._seen[first]
-            if event is None:
-                self._n_done -= 1
+        now, seen = self._now + 1, self._seen
+        changes = {"_now": now}
+        steps = self._expiry_steps(changes)
+        joined = event if has_score and has_label else None
+        if is_half:
+            arrived, other = seen.get(event.id, _NEVER)
+            if arrived < now - self.horizon:  # it was not seen, or is dropped now
+                steps.append(partial(seen.__setitem__, event.id, (now, event)))
+            elif other is None or math.isnan(other.score) != has_score:
+                changes["n_duplicates"] = self.n_duplicates + 1
             else:
-                self.n_expired += 1
+                # It is kept, so that a second label is a duplicate.
+                steps.append(partial(seen.__setitem__, event.id, (arrived, None)))
+                changes["_n_done"] = changes.get("_n_done", self._n_done) + 1
+                changes["n_joined"] = self.n_joined + 1
+                joined = event._replace(y=other.y) if has_score else other._replace(y=event.y)
+        do_all(*steps, partial(self.__dict__.update, changes))
+        return joined
+
+    def _expiry_steps(self, changes: dict[str, int]) -> list[Step]:
+        """Return what drops the events that have waited for a horizon; enter the counts."""
+        last = self._now - self.horizon
+        if last < 0:
+            return []
+        steps: list[Step] = []
+        n_done, n_expired = self._n_done, self.n_expired
+        for arrived, event in self._seen.values():
+            if arrived > last:
+                break
+            steps.append(partial(self._seen.popitem, False))
+            if event is None:
+                n_done -= 1
+            else:
+                n_expired += 1
+        if steps:
+            changes["_n_done"], changes["n_expired"] = n_done, n_expired
+        return steps
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         events = [event or Event(math.nan) for _, event in self._seen.values()]
@@ -211,9 +223,13 @@ def _check_half(event: Event) -> None:
     as_number(event.y, "y")
     as_weight(event.w)
     name_of(event.id)
-    name_of(event.key)
-    pack_fields(event.x)  # or it raises
-    if not isinstance(event.ticket, Ticket | SegmentTicket | None):
+    if event.key is not None:
+        name_of(event.key)
+    if event.x is not None:
+        pack_fields(event.x)  # or it raises
+    if event.ticket is None:
+        return
+    if not isinstance(event.ticket, Ticket | SegmentTicket):
         raise TypeError(f"`ticket` must be a ticket or None, got {event.ticket!r}")
     try:
         unpack_ticket(pack_ticket(event.ticket))
