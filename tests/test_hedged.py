@@ -656,6 +656,21 @@ def test_a_batch_ends_for_all_where_one_calibrator_refuses_a_sample(
     assert members(batch) == [n + 1 for n in learned]
 
 
+def test_a_batch_after_late_labels_learns_as_row_by_row() -> None:
+    """Each label that is not late lowers the mean delay, and so the learning rate changes."""
+    rng = np.random.default_rng(4)
+    late, scores = rng.random(40).tolist(), rng.random(60)
+    batch = HedgedCalibrator()
+    tickets = [batch.serve_one(p)[1] for p in late]
+    for p, ticket, hit in zip(late, tickets, rng.random(40) < 0.5, strict=True):
+        batch.learn_one(p, hit, served=ticket)
+    y = rng.random(60) < scores**2
+    single, before = copy.deepcopy(batch), batch.mean_delay
+    assert batch.predict_learn_many(scores, y).tolist() == serve(single, scores, y).tolist()
+    assert 0.0 < batch.mean_delay < before
+    assert batch.to_bytes() == single.to_bytes()
+
+
 def test_a_refused_sample_with_a_ticket_changes_nothing() -> None:
     hedge = HedgedCalibrator(PICKY)
     _, ticket = hedge.serve_one(0.5)

@@ -776,11 +776,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         out: NDArray[np.float64],
     ) -> tuple[Step, ...]:
         plan = self._plan_to_close()
-        for _ in scores if plan.delay.mean else ():
-            plan.count(0.0)
+        delays = np.zeros(len(scores))
+        for i in range(len(scores) if plan.delay.mean else 0):
+            delays[i] = plan.count(0.0)
         # Compiled ones run no Python code, in which a signal handler may raise.
         learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
-        run = partial(self._hedge.run, learners, scores, y, w, plan.delay.mean)
+        run = partial(self._hedge.run, learners, scores, y, w, delays)
         return *plan.steps, write_to(out, slice(None), run), self._set_delay(plan.delay)
 
 

@@ -29,7 +29,7 @@ cdef class Hedge(Exclusive):
     cdef int expect_no_late_labels(self) except -1
     cdef object teach_group(self, scores, double[::1] y, double w)
     cdef object teach(self, Py_ssize_t n, double score, double y, double w)
-    cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1
+    cdef int run_part(self, calibrators, scores, y, w, delays, out) except -1
     cdef tuple run_one_by_one(
         self,
         const double[::1] scores,

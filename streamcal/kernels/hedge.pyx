@@ -286,36 +286,38 @@ cdef class Hedge(Exclusive):
             self.release()
         return mixture
 
-    def run(self, calibrators, scores, y, w, double delay):
+    def run(self, calibrators, scores, y, w, delays):
         """Predict, then learn each sample, and return the predictions.
 
+        ``delays`` are by how many samples labels are late at each sample, in the mean.
         ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse
         a sample learn many in one call. If another one raises, the batch ends with the last sample
         that counts: see `teach`.
         """
         cdef Py_ssize_t start
-        if not len(y) == len(w) == len(scores):
-            raise ValueError("scores, labels and weights must have the same length")
+        if not len(y) == len(w) == len(delays) == len(scores):
+            raise ValueError("scores, labels, weights and delays must have the same length")
         out = np.empty(len(scores))
         with no_fork:
             self.acquire()
             try:
                 is_new = self.n_samples == 0
-                if delay > 0.0 and self.variance_ratio is None:
+                if len(delays) and delays[0] > 0.0 and self.variance_ratio is None:
                     self.expect_late_labels()
                 for start in range(0, len(scores), BATCH):
                     part = slice(start, start + BATCH)
-                    self.run_part(calibrators, scores[part], y[part], w[part], delay, out[part])
+                    late, values = delays[part], out[part]
+                    self.run_part(calibrators, scores[part], y[part], w[part], late, values)
                 if is_new:
                     out[:1] = scores[:1]
             finally:
                 self.release()
         return out
 
-    cdef int run_part(self, calibrators, scores, y, w, double delay, out) except -1:
+    cdef int run_part(self, calibrators, scores, y, w, delays, out) except -1:
         """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
-        cdef const double[::1] score_view = scores, labels = y, sample_weights = w
+        cdef const double[::1] score_view = scores, labels = y, sample_weights = w, late = delays
         columns = np.empty((len(scores), len(self.experts)))
         cdef double[:, ::1] answers = columns
         cdef double label, weight
@@ -336,7 +338,7 @@ cdef class Hedge(Exclusive):
                     mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
-                    self.weigh(&answers[t, 0], NULL, NULL, label, weight, delay)
+                    self.weigh(&answers[t, 0], NULL, NULL, label, weight, late[t])
         if error is not None:
             raise error
         return 0

@@ -103,7 +103,8 @@ class PredictionMemory:
         else:
             self._latest = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
             self._asked = asked
-        self._waiting.make_room()
+        if self._waiting.stored:
+            self._waiting.make_room()
 
     def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
         """Return the prediction for these features, None if there is none.

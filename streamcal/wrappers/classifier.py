@@ -337,7 +337,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             there is a ``sampling_rate``, or ``served`` is not from this model or from a later state
             of it. Neither the model nor a calibrator has learned anything then.
         """
-        check_label(y)
+        if type(y) is not bool:
+            check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         raw, shown, tickets, found = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
