@@ -14,7 +14,17 @@ from streamcal._state.checks import (
     require,
     state_of,
 )
-from streamcal._state.format import DIGEST, MAGIC, VERSION, check, decode, encode, nest
+from streamcal._state.format import (
+    DIGEST,
+    MAGIC,
+    VERSION,
+    check,
+    decode,
+    encode,
+    nest,
+    prefixed,
+    without_prefix,
+)
 from streamcal._state.stateful import Stateful, as_names, check_alike, pack, restore, unpack
 
 __all__ = [
@@ -36,8 +46,10 @@ __all__ = [
     "encode",
     "nest",
     "pack",
+    "prefixed",
     "require",
     "restore",
     "state_of",
     "unpack",
+    "without_prefix",
 ]

@@ -102,6 +102,31 @@ def decode(data: bytes) -> State:
         return State(kind, fields, arrays)
 
 
+def prefixed(prefix: str, arrays: Arrays) -> Arrays:
+    """Return arrays of a part of a state under longer names, for `without_prefix`.
+
+    Examples
+    --------
+    >>> prefixed("part", {"sums": np.zeros(1)})
+    {'part sums': array([0.])}
+    """
+    return {f"{prefix} {name}": array for name, array in arrays.items()}
+
+
+def without_prefix(prefix: str, arrays: Arrays) -> Arrays:
+    """Return the arrays that `prefixed` got.
+
+    Examples
+    --------
+    >>> without_prefix("part", {"part sums": np.zeros(1), "sums": np.ones(1)})
+    {'sums': array([0.])}
+    """
+    start = f"{prefix} "
+    return {
+        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
+    }
+
+
 def nest(data: bytes) -> NDArray[np.uint8]:
     """Return bytes as an array, so that a state can hold another."""
     return np.frombuffer(data, np.uint8)

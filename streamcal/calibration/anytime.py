@@ -29,8 +29,9 @@ from streamcal._validation import (
 )
 from streamcal._worker import Worker
 from streamcal.calibration._ring import SampleRing
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.shape import Shape
+from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
@@ -141,7 +142,15 @@ class AnytimeCalibrator(Locked, Calibrator):
         """The greatest distance from the served map to the best one; inf before the first solve."""
         return np.inf if self._staircase is None else self._staircase.half_width
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """Learn a sample; O(1), plus a solve if one is due and does not run in the background.
 
         Raises
@@ -158,11 +167,13 @@ class AnytimeCalibrator(Locked, Calibrator):
             self._samples.add_one(score, y, w)
             self._solve_if_due()
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
         """Learn samples in the order given, with solves at the same samples as in `learn_one`."""
         self._learn_samples(scores, y, w, predict=False)
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the newest map's value; before the first solve, the score itself, if in range.
 
         Raises
@@ -172,12 +183,12 @@ class AnytimeCalibrator(Locked, Calibrator):
         """
         return float(self._predict(np.array([as_score(score)]))[0])
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
         return like_given(self._predict(as_vector(scores, "scores")), scores)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order; see `Calibrator`."""
         return like_given(self._learn_samples(scores, y, w, predict=True), scores)

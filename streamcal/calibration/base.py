@@ -2,32 +2,52 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._clone import Cloned
-from streamcal._frames import like_given
+from streamcal._frames import column_of, like_given
 from streamcal._state import Stateful
-from streamcal._validation import as_score, as_vector, as_weights, check_same_length
-from streamcal._whole import Step, write_to
+from streamcal._validation import as_score, as_vector, as_weight, as_weights, check_same_length
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.card import card
 from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
+from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
 from streamcal.kernels.expert import Expert
+
+
+FieldValues = Mapping[str, Any]
+"""The values of the fields of a sample by name: text, numbers, booleans or None."""
 
 
 class Calibrator(Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
-    A calibrator only uses scores and labels, not features or the model. So it works with a river
-    pipeline (through `streamcal.CalibratedClassifier`), a column of a file or a neural network.
+    A calibrator uses scores and labels, not the model. So it works with a river pipeline (through
+    `streamcal.CalibratedClassifier`), a column of a file or a neural network.
+
+    A calibrator may also need fields of a sample, such as the country: it names them in ``fields``
+    and gets their values as ``x``. It may need what it served when a late label comes: then
+    ``makes_tickets`` is true, `serve_one` returns a ticket, and `learn_one` gets it. All others
+    ignore ``x``, and have no tickets.
 
     The methods for many samples are loops by default; a subclass with a compiled loop overrides
     them. Bad input raises before the first sample is learned, so an error changes nothing.
+
+    Attributes
+    ----------
+    fields : tuple of str
+        The names of the values that the calibrator needs as ``x``; usually none.
+    makes_tickets : bool
+        Whether late labels need the ticket of `serve_one`.
+    is_joint : bool
+        Whether it maps the probabilities of all labels at once, as a `JointCalibrator` does.
 
     Examples
     --------
@@ -36,10 +56,10 @@ class Calibrator(Stateful, Cloned, ABC):
     ...     def __init__(self):
     ...         self.total = self.n = 0
     ...
-    ...     def learn_one(self, score, y, w=1.0):
+    ...     def learn_one(self, score, y, w=1.0, *, x=None, ticket=None):
     ...         self.total, self.n = self.total + w * y, self.n + w
     ...
-    ...     def predict_one(self, score):
+    ...     def predict_one(self, score, x=None):
     ...         return self.total / self.n if self.n else 0.5
     ...
     ...     def _check_labels(self, y):
@@ -48,22 +68,91 @@ class Calibrator(Stateful, Cloned, ABC):
     array([0.5, 1. , 1. ])
     """
 
-    @abstractmethod
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Learn that ``score`` was followed by the label ``y``, with weight ``w``."""
+    fields: tuple[str, ...] = ()
+    makes_tickets: bool = False
+    is_joint: ClassVar[bool] = False
 
     @abstractmethod
-    def predict_one(self, score: float) -> float:
-        """Return the calibrated value of ``score``; the state does not change."""
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
+        """Learn that ``score`` was followed by the label ``y``, with weight ``w``.
+
+        ``x`` has the values of ``fields``. If the label is late, ``ticket`` is that of `serve_one`.
+        """
+
+    @abstractmethod
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
+        """Return the calibrated value of ``score``; the state does not change.
+
+        ``x`` has the values of ``fields``.
+        """
+
+    def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
+        """Return `predict_one` of a score, and the ticket to pass back with a late label.
+
+        Examples
+        --------
+        >>> from streamcal import PlattCalibrator
+        >>> PlattCalibrator().serve_one(0.25)
+        Prediction(value=0.25, ticket=None)
+        """
+        return Prediction(self.predict_one(score, **self._given(x)), None)
 
     @abstractmethod
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         """Return labels as floats of shape ``(n_samples,)``, or raise ``ValueError``."""
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given; arrays of shape ``(n_samples,)``."""
-        for sample in zip(*self._check_samples(scores, y, w), strict=True):
-            self.learn_one(*map(float, sample))
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
+        """Learn samples in the order given; arrays of shape ``(n_samples,)``.
+
+        ``x`` has a column for each of ``fields``: a mapping or a data frame.
+        """
+        samples = self._check_samples(scores, y, w)
+        read = self._read_fields(x, len(samples[0]))
+        rows = zip(*(column.tolist() for column in samples), strict=True)
+        for i, sample in enumerate(rows):
+            self.learn_one(*sample, **({} if read is None else self._given(read[i])))
+
+    def learn_group(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
+    ) -> None:
+        """Learn rows that share an outcome, each with an equal part of the weight ``w``.
+
+        Examples are the rows of a game, of a session or of a customer, whose labels come together.
+        A calibrator that makes tickets learns them as one sample.
+
+        Parameters
+        ----------
+        scores, y : array_like of shape (n_rows,)
+            Scores and labels.
+        w : float
+            The weight of the group, from 1e-60 to 1e60.
+        x : sequence of mappings, of length n_rows
+            The values of ``fields`` of each row.
+        tickets : sequence of Ticket or None, of length n_rows
+            What was served for each row. Without a ticket, the current prediction counts.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `learn_one`, and if lengths differ; nothing is learned.
+        """
+        do_all(*self._group_steps(scores, y, w, x, tickets))
 
     if TYPE_CHECKING:  # a class of your own may have an attribute
 
@@ -74,10 +163,10 @@ class Calibrator(Stateful, Cloned, ABC):
             `HistogramCalibrator` and `IdentityCalibrator` do not count them.
             """
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
 
-        For a Series of pandas, polars or another library that narwhals knows they are such a
+        ``x`` has a column for each of ``fields``: a mapping or a data frame. For a Series of pandas, polars or another library that narwhals knows they are such a
         Series, with its index, and with its name followed by ``_calibrated``.
 
         Examples
@@ -91,13 +180,17 @@ class Calibrator(Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        values = np.array([self.predict_one(score) for score in vector.tolist()], dtype=np.float64)
-        return like_given(values, scores)
+        read = self._read_fields(x, len(vector))
+        pairs = zip(vector.tolist(), repeat(None) if read is None else read, strict=False)
+        values = [self.predict_one(score, **self._given(row)) for score, row in pairs]
+        return like_given(np.array(values, dtype=np.float64), scores)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order: the prequential protocol in one call.
+
+        ``x`` has a column for each of ``fields``, as for `predict_many`.
 
         Returns
         -------
@@ -106,10 +199,13 @@ class Calibrator(Stateful, Cloned, ABC):
             ``scores`` is one, as in `predict_many`.
         """
         samples = self._check_samples(scores, y, w)
+        read = self._read_fields(x, len(samples[0]))
         predictions = np.empty(len(samples[0]))
-        for i, (score, label, weight) in enumerate(zip(*samples, strict=True)):
-            predictions[i] = self.predict_one(float(score))
-            self.learn_one(float(score), float(label), float(weight))
+        rows = zip(*(column.tolist() for column in samples), strict=True)
+        for i, (score, label, weight) in enumerate(rows):
+            given = {} if read is None else self._given(read[i])
+            predictions[i] = self.predict_one(score, **given)
+            self.learn_one(score, label, weight, **given)
         return like_given(predictions, scores)
 
     def snapshot(self) -> Snapshot:
@@ -118,7 +214,8 @@ class Calibrator(Stateful, Cloned, ABC):
         By default this copies the whole state; a calibrator whose map is a staircase copies that.
         """
         twin = copy.deepcopy(self)
-        return Snapshot(OneAtATime(twin.predict_many), getattr(twin, "n_samples", None))
+        n_samples = getattr(twin, "n_samples", None)
+        return Snapshot(OneAtATime(twin.predict_many), n_samples, self.fields)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -143,9 +240,106 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return the scores that are kept, and the weight of each."""
         return NO_SAMPLES
 
-    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+    # What the rest of the library calls. A class of your own needs none of it.
+
+    def _given(self, x: Any) -> dict[str, Any]:
+        """Return the values of the fields as an argument, if there are fields."""
+        return {"x": x} if self.fields else {}
+
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, score, y, w),)
+        given = self._given(x)
+        if self.makes_tickets:
+            given["ticket"] = ticket
+        return (partial(self.learn_one, score, y, w, **given),)
+
+    def _group_steps(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
+    ) -> Sequence[Step]:
+        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        vector, labels, _ = self._check_samples(scores, y, None)
+        n_rows, weight = len(vector), as_weight(w)
+        part = as_weight(weight / max(n_rows, 1))
+        rows = as_rows(x, n_rows) if self.fields else repeat(None)
+        given = zip(rows, as_tickets(tickets, n_rows), strict=False)
+        samples = zip(vector.tolist(), labels.tolist(), given, strict=True)
+        return [
+            step
+            for score, label, (row, ticket) in samples
+            for step in self._learn_steps(score, label, part, row, ticket)
+        ]
+
+    def _has_open_burst(self) -> bool:
+        """Return whether the next prediction changes the state: see `HedgedCalibrator`."""
+        return False
+
+    def _look_for_no_bursts(self) -> None:
+        """Learn all labels one by one from now on, also those that arrive together."""
+
+    def _without_burst(self) -> "Calibrator":
+        """Return this calibrator, or a copy whose predictions do not change its state."""
+        return self
+
+    def _check_ticket(self, ticket: Any) -> None:
+        """Raise unless this calibrator made the ticket, now or in an earlier state."""
+
+    def _check_fields(self, x: Any) -> None:
+        """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
+
+    def _read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
+        """Return what is read in the columns of the fields, by sample; None without fields.
+
+        By default these are mappings, for `predict_one`.
+        """
+        if not self.fields:
+            return None
+        columns = {name: field_column(x, name, n_samples) for name in self.fields}
+        rows = np.empty(n_samples, dtype=object)
+        for i in range(n_samples):
+            rows[i] = {name: None if v is None else v[i] for name, v in columns.items()}
+        return rows
+
+    def _check_known(
+        self, scores: NDArray[np.float64], labels: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return scores for `_predict_learn_read`, or raise; a label may be NaN."""
+        known = ~np.isnan(labels)
+        self._check_samples(scores[known], labels[known], w[known])
+        self._check_scores(scores[~known])
+        return scores
+
+    def _predict_learn_read(
+        self,
+        read: NDArray[Any] | None,
+        scores: NDArray[np.float64],
+        labels: NDArray[np.float64],
+        weights: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Predict and learn samples that were checked; one whose label is NaN is only predicted.
+
+        ``read`` is what `_read_fields` returned.
+        """
+        if read is None:
+            return predict_learn_known(self, scores, labels, weights)
+        values = np.empty(len(scores))
+        rows = zip(scores.tolist(), labels.tolist(), weights.tolist(), strict=True)
+        for i, (score, y, w) in enumerate(rows):
+            values[i] = self.predict_one(score, read[i])
+            if y == y:
+                self.learn_one(score, y, w, x=read[i])
+        return values
 
     def _batch_steps(
         self,
@@ -179,14 +373,42 @@ class Calibrator(Stateful, Cloned, ABC):
         """Raise unless `learn_one` accepts this score."""
         as_score(score)
 
+    def _check_scores(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return scores as floats of shape ``(n_samples,)``, or raise."""
+        return as_vector(scores, "scores")
+
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return scores, labels and weights as equally long float64 vectors, or raise."""
-        score_vector = as_vector(scores, "scores")
+        score_vector = self._check_scores(scores)
         labels = self._check_labels(y)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
+
+
+def field_column(
+    columns: Any, name: str, n_samples: int, argument: str = "x"
+) -> list[Any] | None:
+    """Return the values of a field as a list, None if there is no such column; or raise."""
+    values = column_of(columns, name)
+    if values is None:
+        return None
+    if len(values) != n_samples:
+        raise ValueError(
+            f"`{argument}` must have one value per score ({n_samples}), got {len(values)} in"
+            f" {name!r}"
+        )
+    return values
+
+
+def as_rows(x: Any, n_rows: int) -> Sequence[FieldValues]:
+    """Return the values of the fields of each row of a group, or raise."""
+    if not isinstance(x, Sequence) or isinstance(x, str):
+        raise TypeError(f"`x` must be a sequence of mappings, got {x!r}")
+    if len(x) != n_rows:
+        raise ValueError(f"`x` must have one row per score ({n_rows}), got {len(x)}")
+    return x
 
 
 def check_binary(calibrator: Calibrator, name: str = "calibrator", where: str = "") -> None:

@@ -46,19 +46,6 @@ _MEMORY = 100.0  # bursts over which effect and residual are averaged
 _LARGEST = 1e15
 
 
-class Row(NamedTuple):
-    """A label that was learned with a ticket, and waits for its burst to end.
-
-    ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it.
-    """
-
-    score: float
-    y: float
-    w: float
-    n_served: float
-    answers: tuple[float, ...]
-
-
 class Evidence(NamedTuple):
     """What the bursts so far say about the next ones.
 

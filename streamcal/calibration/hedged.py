@@ -30,8 +30,6 @@ from streamcal._state import (
     Arrays,
     Fields,
     array_of,
-    as_float,
-    as_int,
     check_alike,
     nest,
     require,
@@ -39,39 +37,32 @@ from streamcal._state import (
 )
 from streamcal._validation import (
     LARGEST,
-    MOST_COUNT,
     SMALLEST,
     as_probabilities,
     as_probability,
     as_weight,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.bursts import (
     LEARN_ONE_BY_ONE,
     MOST_HELD,
     Evidence,
-    Row,
     is_no_outcome,
     read_evidence,
 )
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
+from streamcal.calibration.mixture import POWERS, MeanDelay, Mixture, Row, mean_lateness
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.shape import Samples, Shape
-from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
+from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
-from streamcal.kernels.hedge import Hedge
 
 _Answer = TypeVar("_Answer")
-
-# Of the variance ratio.
-_LATE = ("sums", "lengths", "long_run", "at_once", "totals", "spans", "counts")
-# Beyond all that 2**53 samples with the greatest weight add up to; sums and squares stay finite.
-_LARGEST_SUM, _LARGEST_SQUARE = 1e80, 1e180
 
 
 class HedgedCalibrator(Locked, ProbabilityCalibrator):
@@ -113,7 +104,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     *Labels d samples late.* When a label arrives, the calibrators have learned d other samples, and
     their predictions differ from those that were served. Serve by `serve_one`, keep its ticket, and
-    pass it back: ``learn_one(score, y, served=ticket)``. Delays may vary; their mean is learned.
+    pass it back: ``learn_one(score, y, ticket=ticket)``. Delays may vary; their mean is learned.
     Without a ticket a label is taken to be immediate.
 
     The likelihoods of late labels are raised to a power η = 1 / VR, the learning rate. The variance
@@ -186,7 +177,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     'IsotonicCalibrator(window=10000)'
     """
 
-    _not_copied = ("_mutex", "_hedge", "_closed")  # a hedge is made of the copies
+    makes_tickets = True
+    _not_copied = ("_mutex", "_mixture", "_closed")  # a mixture is made of the copies
 
     def __init__(
         self,
@@ -208,7 +200,6 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self.clip = clip
 
         self._names = names_of(prototypes)
-        self._delay = MeanDelay()
         self._evidence = Evidence()
         self._held: list[Row] = []  # the labels of the open burst; the compiled hedge looks at it
         # A copy without open burst, for those who read, and what was learned and held then.
@@ -223,8 +214,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         experts = [calibrator._compiled() or calibrator for calibrator in calibrators]
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
-        self._hedge = Hedge(experts, self._shares, self._weights, self.clip, raw)
-        self._hedge.held = self._held
+        self._mixture = Mixture(experts, self._shares, self._weights, self.clip, raw)
+        self._mixture.kernel.held = self._held
         if not all(
             isinstance(expert, Expert) or calibrator._learns_all()
             for expert, calibrator in zip(experts, calibrators, strict=True)
@@ -253,33 +244,28 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
         with self._mutex:
-            learned, state = self._hedge.state(copy_parts)
-        return {**state, "_learned": learned}
+            learned, state = self._mixture.kernel.state(copy_parts)
+            return {**state, "_learned": (learned, self._mixture.delay)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        learned = state.pop("_learned")
+        learned, delay = state.pop("_learned")
         super().__setstate__(state)
         self._closed = None
         self._set_calibrators(self._calibrators)
-        self._hedge.restore(*learned)
+        self._mixture.kernel.restore(*learned)
+        self._mixture.delay = delay
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            learned, states = self._hedge.state(
+            fields, arrays, states = self._mixture.freeze(
                 lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
             )
-            n_late, mean_delay = self._delay
             evidence, held = self._evidence, list(self._held)
-        n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
-        fields = {"n_samples": n_samples, "n_labels": n_labels}
-        fields |= {"n_late": n_late, "mean_delay": mean_delay}
-        fields["bursts"] = list(evidence)
-        arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
-        arrays |= dict(zip(_LATE, late, strict=True)) if late else {}
         arrays |= {str(i): nest(state) for i, state in enumerate(states)}
         if held:
-            arrays["held"] = np.array([(*row[:-1], *self._all_answers(row)) for row in held])
-        return fields, arrays
+            all_answers = self._mixture.all_answers
+            arrays["held"] = np.array([(*row[:-1], *all_answers(row.answers)) for row in held])
+        return {**fields, "bursts": list(evidence)}, arrays
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
@@ -290,31 +276,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             require(len(share) <= room, "there must be weights for each share")
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        n, n_shares = len(self._calibrators), len(self._shares)
-        late = _read_late(arrays, n)
-        n_rows = n_shares * (POWERS if late else 1)
-        log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", n)
-        weights = array_of(arrays, "weights", n_rows, n)
-        powers = array_of(arrays, "powers", POWERS)
-        require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
-        self._check_weights(log_odds, weights, mixed)
-        n_samples = as_int(fields["n_samples"], "n_samples")
-        n_labels = as_int(fields["n_labels"], "n_labels", n_samples)
-        is_grouped = n_labels > n_samples
-        require(not is_grouped or bool(n_samples and late), "only groups have several labels")
-        n_late = as_int(fields["n_late"], "n_late")
-        mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
-        evidence = read_evidence(fields["bursts"])
-        held = self._read_held(arrays, n_samples) if "held" in arrays else []
-        require(not held or evidence.shared is not False, "only possible bursts are held")
+        n = len(self._calibrators)
         restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
         check_alike(restored, self._calibrators)
-        self._delay = MeanDelay(n_late, mean_delay)
-        self._evidence, self._held = evidence, held
         self._set_calibrators(restored)
-        self._hedge.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
+        self._mixture.thaw(fields, arrays)
+        self._evidence = read_evidence(fields["bursts"])
+        self._held += self._read_held(arrays) if "held" in arrays else []
+        is_possible = not self._held or self._evidence.shared is not False
+        require(is_possible, "only possible bursts are held")
 
-    def _read_held(self, arrays: Arrays, n_samples: int) -> list[Row]:
+    def _read_held(self, arrays: Arrays) -> list[Row]:
         """Return the labels of the open burst in a state, or raise."""
         n_answers = len(self._names) + POWERS * len(self._shares)
         held = array_of(arrays, "held", None, 4 + n_answers)
@@ -326,35 +298,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         )
         served, others = held[:, 3], np.delete(held, (2, 3), axis=1)
         require(((others >= 0.0) & (others <= 1.0)).all(), "held labels must be in [0, 1]")
-        require(((served >= 0.0) & (served <= n_samples)).all(), "tickets must be of this hedge")
+        most = self._mixture.n_samples
+        require(((served >= 0.0) & (served <= most)).all(), "tickets must be of this hedge")
         return [Row(p, y, w, at, tuple(answers)) for p, y, w, at, *answers in held.tolist()]
-
-    def _check_weights(
-        self,
-        log_odds: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        mixed: NDArray[np.float64],
-    ) -> None:
-        """Raise unless the weights in a state can be those of these calibrators and shares."""
-        # The last one is that of the raw score, which is not always mixed with the others.
-        best = log_odds.max(), log_odds[:-1].max()
-        require(0.0 in best, "the best share must have the log 0")
-        require((log_odds >= -_LARGEST_SUM).all(), "log odds must be in range")
-        repeated = len(weights) // len(self._shares)
-        without_sharing = np.tile(np.array(self._shares) == 0.0, repeated)
-        logs = weights[without_sharing]
-        # The logs are relative to the largest, and the least prior is far above exp(-700).
-        require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
-        require((weights[~without_sharing] > 0.0).all(), "shared weights must be positive")
-        for row in (*weights[~without_sharing], mixed):
-            require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-9, "weights must sum to 1")
 
     # ------------------------------------------------------------------------------ weights
 
     @property
     def n_samples(self) -> int:
         """How many samples have been learned; a group counts as one."""
-        return self._without_burst()._hedge.n_samples
+        return self._without_burst()._mixture.n_samples
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -364,13 +317,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     @property
     def weights(self) -> dict[str, float]:
         """The current weight of each calibrator; the weights sum to 1."""
-        served = self._without_burst()._hedge.served_weights()
-        return dict(zip(self._names, served.tolist(), strict=True))
+        return dict(zip(self._names, self._without_burst()._mixture.weights, strict=True))
 
     @property
     def share_weights(self) -> dict[float, float]:
         """The weight of each share."""
-        weights = self._without_burst()._hedge.share_weights()
+        weights = self._without_burst()._mixture.kernel.share_weights()
         return dict(zip(self._shares, weights.tolist(), strict=True))
 
     @property
@@ -379,7 +331,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         It is the mean of about the last 1,000 labels. A label without a ticket counts as 0.
         """
-        return self._without_burst()._delay.mean
+        return self._without_burst()._mixture.delay.mean
 
     # ------------------------------------------------------------------------------ bursts
 
@@ -406,7 +358,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _plan(self) -> "_Plan":
         """Return a plan without steps."""
-        return _Plan([], self._hedge.n_samples, self._delay, self._evidence)
+        return _Plan([], self._mixture.n_samples, self._mixture.delay, self._evidence)
 
     def _plan_to_close(self) -> "_Plan":
         """Return the plan that closes the open burst, if there is one."""
@@ -429,28 +381,21 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             plan.steps.append(self._held.clear)
         plan.steps.append(self._set_known(plan))
 
-    def _plan_row(self, plan: "_Plan", row: Row, current: Any = None) -> None:
-        """Learn a sample with its ticket; ``current`` stands for what the calibrators predict."""
-        p, y, w, n_served, answers = row
-        delay = plan.count(plan.n_samples - n_served)
-        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, answers, current))
+    def _plan_row(self, plan: "_Plan", row: Row) -> None:
+        """Learn a sample with its ticket."""
+        delay = plan.count(plan.n_samples - row.n_served)
+        plan.steps.append(self._mixture.learn_row(row, delay))
 
     def _steps_of_lone(self, row: Row) -> tuple[Step, Step]:
         """Return what learns a label with a ticket by itself, as `_plan_row` does."""
-        p, y, w, n_served, answers = row
-        delay = self._delay.after(self._hedge.n_samples - n_served)
-        learn = partial(self._hedge.learn, p, y, w, delay.mean, answers)
-        return learn, self._set_delay(delay)
+        mixture = self._mixture
+        delay = mixture.delay.after(mixture.kernel.n_samples - row.n_served)
+        return mixture.learn_row(row, delay.mean), mixture.set_delay(delay)
 
     def _plan_group(self, plan: "_Plan", rows: list[Row], w: float) -> None:
         """Learn samples with the tickets of their predictions as one group of weight ``w``."""
-        scores, y, _, n_served, _ = zip(*rows, strict=True)
-        answers = np.array([self._all_answers(row) for row in rows])
-        served, mixtures = np.hsplit(answers, [len(self._names)])
-        delay = plan.count(sum((plan.n_samples - at) / len(rows) for at in n_served))
-        learn, mixtures = self._hedge.learn_group, mixtures.clip(self.clip, 1.0 - self.clip)
-        given = list(scores), np.array(y), w, delay, served.copy(), mixtures
-        plan.steps.append(partial(learn, *given))
+        delay = plan.count(mean_lateness(rows, plan.n_samples))
+        plan.steps.append(self._mixture.learn_rows(rows, w, delay))
 
     def _plan_late(self, row: Row) -> "_Plan":
         """Return the plan that learns a label with a ticket, or lets it wait for its burst."""
@@ -468,25 +413,26 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _evidence_after(self, plan: "_Plan", rows: list[Row]) -> Evidence:
         """Return the evidence after a burst, with which a plan begins."""
-        weights, n = self._hedge.served_weights(), len(self._names)
+        weights, n = self._mixture.weights, len(self._names)
         answers = np.array([row.answers[:n] for row in rows])
         return plan.evidence.after(
             answers.clip(self.clip, 1.0 - self.clip) @ weights,
             np.array([row.y for row in rows]),
             min(row.n_served for row in rows),
             plan.n_samples,
-            self._hedge.n_labels,
+            self._mixture.kernel.n_labels,
         )
 
     def _set_known(self, plan: "_Plan") -> Step:
-        return partial(vars(self).update, _delay=plan.delay, _evidence=plan.evidence)
+        set_evidence = partial(setattr, self, "_evidence", plan.evidence)
+        return partial(do_all, self._mixture.set_delay(plan.delay), set_evidence)
 
     def _without_burst(self) -> Self:
         """Return this hedge, or a copy whose burst is closed: reading closes none."""
         if not self._held:
             return self
         with self._mutex:
-            now = self._hedge.n_samples, len(self._held)
+            now = self._mixture.n_samples, len(self._held)
             if self._closed is None or self._closed[:2] != now:
                 closed = copy.deepcopy(self)
                 closed._close_burst()
@@ -496,7 +442,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     # ------------------------------------------------------------------------------ one sample
 
     def learn_one(
-        self, score: float, y: float, w: float = 1.0, *, served: Ticket | None = None
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
         """Update the weights by the served predictions, then teach the calibrators the sample.
 
@@ -508,7 +460,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             The label, in [0, 1].
         w : float
             The weight, from 1e-60 to 1e60.
-        served : Ticket, optional
+        x
+            Not used.
+        ticket : Ticket, optional
             The ticket that `serve_one` returned with its prediction. Without it the weights follow
             from the current predictions.
 
@@ -521,125 +475,97 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         is_one = type(w) is float and w == 1.0
         sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
-            if served is None and not self._delay.mean and not self._held:  # the usual case
-                self._hedge.learn(*sample, 0.0)
+            mixture = self._mixture
+            if ticket is None and not mixture.delay.mean and not self._held:  # the usual case
+                mixture.kernel.learn(*sample, 0.0)
             else:
-                self._do(self._steps(*sample, served))
+                self._do(self._steps(*sample, ticket))
 
     def _do(self, steps: Sequence[Step]) -> None:
         """Learn by steps; the last one, which sets the mean delay, is done if a sample counts."""
-        before = self._hedge.n_samples
+        before = self._mixture.n_samples
         try:
             with no_fork:
                 do_all(*steps)
         except BaseException:
             # A calibrator of your own raised, the others have learned. A lone step sets no delay.
-            if self._hedge.n_samples > before and len(steps) > 1:
+            if self._mixture.n_samples > before and len(steps) > 1:
                 steps[-1]()
             raise
 
     def _steps(
-        self, p: float, y: float, w: float, served: Ticket | None = None, predictions: Any = None
+        self, p: float, y: float, w: float, ticket: Ticket | None = None
     ) -> tuple[Step, ...]:
         """Return what learns a sample that was checked; the last of several sets the mean delay."""
-        if served is None and not self._delay.mean and not self._held:  # the usual case
-            return (partial(self._hedge.learn, p, y, w, 0.0, predictions),)
-        if served is not None:
-            row = tuple.__new__(Row, (p, y, w, *self._read_ticket(served)))
-            if predictions is None and not self._held and self._evidence.shared is False:
+        mixture = self._mixture
+        if ticket is None and not mixture.delay.mean and not self._held:  # the usual case
+            return (partial(mixture.kernel.learn, p, y, w, 0.0),)
+        if ticket is not None:
+            row = tuple.__new__(Row, (p, y, w, *self._read_ticket(ticket)))
+            if not self._held and self._evidence.shared is False:
                 return self._steps_of_lone(row)
-            if predictions is None and not self._held and not is_no_outcome(y):
+            if not self._held and not is_no_outcome(y):
                 return (partial(self._held.append, row),)
-            if predictions is None:
-                return tuple(self._plan_late(row).steps)
-            plan = self._plan_to_close()
-            self._plan_row(plan, row, predictions)
-            return *plan.steps, self._set_known(plan)
+            return tuple(self._plan_late(row).steps)
         plan = self._plan_to_close()
         delay = plan.count(0.0)
-        plan.steps.append(partial(self._hedge.learn, p, y, w, delay, predictions))
-        return *plan.steps, self._set_delay(plan.delay)
-
-    def _set_delay(self, delay: MeanDelay) -> Step:
-        return partial(setattr, self, "_delay", delay)
+        plan.steps.append(partial(mixture.kernel.learn, p, y, w, delay))
+        return *plan.steps, mixture.set_delay(plan.delay)
 
     def _learn_steps(
         self,
         score: float,
         y: float,
         w: float,
-        *,
-        served: Ticket | None = None,
-        predictions: Any = None,
-    ) -> tuple[Step, ...]:
-        """Return what learns a sample, as `learn_one` does, for `do_all`.
-
-        ``predictions`` stand for what the calibrators predict now; they may come later. With a
-        ticket, such a label is learned by itself.
-        """
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_one is not HedgedCalibrator.learn_one:
-            return (partial(self.learn_one, score, y, w, served=served),)
+            return super()._learn_steps(score, y, w, x, ticket)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        return self._steps(as_probability(score), as_label(y), weight, served, predictions)
+        return self._steps(as_probability(score), as_label(y), weight, ticket)
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the mixture's probability for a score in [0, 1].
 
         Before anything is learned it is the score itself. What is learned does not change; an open
         burst is closed, see the class.
         """
         p = as_probability(score)
-        answer = self._hedge.predict(p)
-        return self._ask(self._hedge.predict, p) if answer is None else answer
+        predict = self._mixture.kernel.predict
+        answer = predict(p)
+        return self._ask(predict, p) if answer is None else answer
 
-    def serve_one(self, score: float) -> tuple[float, Ticket]:
+    def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one` of a score, and the ticket to pass back with its label.
 
-        What is learned does not change; an open burst is closed, see the class. A ticket is a tuple
-        of numbers, so it can be stored anywhere. `learn_one` also accepts it as a plain tuple or
-        list, which is what JSON makes of it.
+        What is learned does not change; an open burst is closed, see the class.
 
         Examples
         --------
         >>> calibrator = HedgedCalibrator()
         >>> waiting = [(p, calibrator.serve_one(p)) for p in (0.2, 0.7, 0.7)]
         >>> for (p, (answer, ticket)), label in zip(waiting, (0, 1, 1)):
-        ...     calibrator.learn_one(p, label, served=ticket)
+        ...     calibrator.learn_one(p, label, ticket=ticket)
         >>> calibrator.mean_delay
         1.5
         """
         p = as_probability(score)
-        answer, n_samples, answers = self._ask(self._hedge.serve, p)
-        return answer, tuple.__new__(Ticket, (n_samples, answers))
+        answer, n_samples, answers = self._ask(self._mixture.kernel.serve, p)
+        # Quicker than calls of the classes.
+        ticket = tuple.__new__(Ticket, (n_samples, answers))
+        return tuple.__new__(Prediction, (answer, ticket))
 
-    def check_ticket(self, served: Any) -> list[float]:
-        """Return the predictions on a ticket of this calibrator, or raise.
+    def _check_ticket(self, ticket: Any) -> None:
+        self._read_ticket(ticket)
 
-        Raises
-        ------
-        TypeError
-            If ``served`` is not a ticket.
-        ValueError
-            If another calibrator made it, or a later state of this one.
-        """
-        return list(self._read_ticket(served)[1])
-
-    def _read_ticket(self, served: Any) -> tuple[float, tuple[float, ...]]:
+    def _read_ticket(self, ticket: Any) -> tuple[float, tuple[float, ...]]:
         """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
-        n, n_shares = len(self._names), len(self._shares)
-        n_served, answers = read_ticket(
-            served, self._hedge.n_samples + len(self._held), n, n_shares
-        )
-        if n_served > self._hedge.n_samples:  # made by a copy that has closed the burst
-            read_ticket(served, self.n_samples, n, n_shares)  # or it raises
+        mixture = self._mixture
+        n_served, answers = mixture.read(ticket, mixture.n_samples + len(self._held))
+        if n_served > mixture.n_samples:  # made by a copy that has closed the burst
+            mixture.read(ticket, self.n_samples)  # or it raises
         return n_served, answers
-
-    def _all_answers(self, row: Row) -> tuple[float, ...]:
-        """Return the predictions on a ticket; those of the rows are repeated for each power."""
-        n, n_shares = len(self._names), len(self._shares)
-        if len(row.answers) == n + n_shares:  # served before a label was late
-            return row.answers + row.answers[n:] * (POWERS - 1)
-        return row.answers
 
     def learn_group(
         self,
@@ -647,30 +573,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         y: ArrayLike,
         w: float = 1.0,
         *,
-        served: Sequence[Ticket | None] | None = None,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
     ) -> None:
-        """Learn rows that share an outcome, or nearly so, as one sample.
+        """Learn rows that share an outcome, or nearly so, as one sample; see `Calibrator`.
 
-        Examples are the rows of a game, of a session or of a customer, whose labels come together.
-        Each of m rows has the weight ``w`` / m. The weights of the hedge follow from the mean log
-        loss of the rows.
-
-        Parameters
-        ----------
-        scores : array_like of shape (n_rows,)
-            Probabilities in [0, 1].
-        y : array_like of shape (n_rows,)
-            The labels, in [0, 1].
-        w : float
-            The weight of the group, from 1e-60 to 1e60.
-        served : sequence of Ticket or None, optional
-            The ticket of each row. Without a ticket, the current prediction for the row counts.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `learn_one`, and if lengths differ; nothing is learned. If a calibrator of your own
-            raises an error, no calibrator learns the rows after that.
+        The weights of the hedge follow from the mean log loss of the rows. If a calibrator of your
+        own raises an error, no calibrator learns the rows after that.
 
         Notes
         -----
@@ -687,45 +596,49 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
         >>> hedge, scores = HedgedCalibrator(), [0.6] * 100
         >>> for won in (1, 1, 1):
-        ...     tickets = [hedge.serve_one(score)[1] for score in scores]
-        ...     hedge.learn_group(scores, [won] * 100, served=tickets)
+        ...     tickets = [hedge.serve_one(score).ticket for score in scores]
+        ...     hedge.learn_group(scores, [won] * 100, tickets=tickets)
         >>> hedge.n_samples, round(hedge.predict_one(0.6), 2)
         (3, 0.61)
         """
         with self._mutex:
-            self._do(self._steps_of_group(scores, y, w, served))
+            self._do(self._steps_of_group(scores, y, w, tickets))
 
     def _group_steps(
-        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
-    ) -> tuple[Step, ...]:
-        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_group is not HedgedCalibrator.learn_group:
-            return (partial(self.learn_group, scores, y, w, served=served),)
-        return self._steps_of_group(scores, y, w, served)
+            return (partial(self.learn_group, scores, y, w, tickets=tickets),)
+        return self._steps_of_group(scores, y, w, tickets)
 
     def _steps_of_group(
-        self, scores: ArrayLike, y: ArrayLike, w: float, served: Sequence[Ticket | None] | None
-    ) -> tuple[Step, ...]:
+        self, scores: ArrayLike, y: ArrayLike, w: float, tickets: Sequence[Ticket | None] | None
+    ) -> Sequence[Step]:
         """Return what learns rows that share an outcome."""
         vector, of_rows, _ = self._check_samples(scores, y, None)
         # Own copies, checked again: another thread may write to the arrays.
         rows = [as_probability(p) for p in vector.tolist()]
         labels = [as_label(label) for label in of_rows.tolist()]
         n_rows = len(rows)
-        tickets = as_tickets(served, n_rows)
+        served = as_tickets(tickets, n_rows)
         weight = as_weight(w)
         if not n_rows:
             return ()
         if n_rows < 2:  # learned as any other sample
-            return self._learn_steps(rows[0], labels[0], weight, served=tickets[0])
+            return self._learn_steps(rows[0], labels[0], weight, None, served[0])
         part = as_weight(weight / n_rows)
         closed, plan = self._without_burst(), self._plan_to_close()
         group = []
-        for p, label, ticket in zip(rows, labels, tickets, strict=True):
-            given = closed._ask(closed._hedge.serve, p)[1:] if ticket is None else ticket
+        for p, label, ticket in zip(rows, labels, served, strict=True):
+            given = closed.serve_one(p).ticket if ticket is None else ticket
             group.append(Row(p, label, part, *closed._read_ticket(given)))
         self._plan_group(plan, group, weight)
-        return *plan.steps, self._set_delay(plan.delay)
+        return *plan.steps, self._mixture.set_delay(plan.delay)
 
     # ------------------------------------------------------------------------------ many samples
 
@@ -733,23 +646,25 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         samples = super()._check_samples(scores, y, w)
-        for expert in self._hedge.experts:
+        for expert in self._mixture.kernel.experts:
             if isinstance(expert, Calibrator):
                 expert._check_samples(*samples)
         return samples
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         probabilities = as_probabilities(scores, "scores")
-        values = self._ask(self._hedge.predict_many, self._calibrators, probabilities)
+        values = self._ask(self._mixture.kernel.predict_many, self._calibrators, probabilities)
         return like_given(values, scores)
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
         """Learn samples in the order given, in compiled loops."""
         self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)
@@ -776,13 +691,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         out: NDArray[np.float64],
     ) -> tuple[Step, ...]:
         plan = self._plan_to_close()
-        delays = np.zeros(len(scores))
-        for i in range(len(scores) if plan.delay.mean else 0):
-            delays[i] = plan.count(0.0)
+        plan.delay, delays = plan.delay.after_each(np.ones(len(scores), np.bool_))
         # Compiled ones run no Python code, in which a signal handler may raise.
         learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
-        run = partial(self._hedge.run, learners, scores, y, w, delays)
-        return *plan.steps, write_to(out, slice(None), run), self._set_delay(plan.delay)
+        run = partial(self._mixture.kernel.run, learners, scores, y, w, delays)
+        return *plan.steps, write_to(out, slice(None), run), self._mixture.set_delay(plan.delay)
 
 
 @dataclass(slots=True)
@@ -817,17 +730,3 @@ def default_calibrators() -> list[Calibrator]:
         IsotonicCalibrator(window=1_000),
         IsotonicCalibrator(window=10_000),
     ]
-
-
-def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
-    """Return the state of the variance ratio, empty if no label was late, or raise."""
-    if _LATE[0] not in arrays:
-        return ()
-    shapes = ((8, n), (8,), (8, n), (n,), (n,), (8,), (4,))
-    late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
-    sums = [late[_LATE.index(name)] for name in ("sums", "totals")]
-    squares = [late[i] for i, name in enumerate(_LATE) if name not in ("sums", "totals")]
-    require(all((part >= 0.0).all() for part in squares), "squares must not be negative")
-    require(all((abs(part) <= _LARGEST_SUM).all() for part in sums), "sums must be in range")
-    require(all((part <= _LARGEST_SQUARE).all() for part in squares), "squares must be in range")
-    return late

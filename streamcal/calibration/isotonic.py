@@ -25,9 +25,10 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
+from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
@@ -162,7 +163,15 @@ class IsotonicCalibrator(Calibrator):
         """Number of scores merged into a neighbour because of ``max_scores``."""
         return self._regression.n_merged
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """Learn a sample; O(log² n_scores).
 
         Parameters
@@ -173,6 +182,8 @@ class IsotonicCalibrator(Calibrator):
             The label, in the range of the loss.
         w : float
             The weight, positive.
+        x, ticket
+            Not used, see `Calibrator`.
 
         Raises
         ------
@@ -207,9 +218,16 @@ class IsotonicCalibrator(Calibrator):
                 f"`score`, `y` and `w` must have been learned together, got {score}, {y} and {w}"
             )
 
-    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_one is not IsotonicCalibrator.learn_one:
-            return super()._learn_steps(score, y, w)
+            return super()._learn_steps(score, y, w, x, ticket)
         if type(score) is type(y) is type(w) is float and self._plain_labels:  # the usual case
             low, high = self._statistics.bounds
             in_range = low <= y <= high and 0.0 <= y <= 1.0 and SMALLEST <= w <= LARGEST
@@ -243,7 +261,7 @@ class IsotonicCalibrator(Calibrator):
         weights, totals = sums / growth
         return scores, weights, totals
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated value of a score; O(log n_scores).
 
         Before anything is learned that is the score itself, or the value nearest to it in the
@@ -266,7 +284,7 @@ class IsotonicCalibrator(Calibrator):
         number = as_score(score)
         return float(self._predict(np.array([number]))[0])
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``."""
         return like_given(self._predict(as_vector(scores, "scores")), scores)
 
@@ -292,16 +310,18 @@ class IsotonicCalibrator(Calibrator):
             out[cold] = [self._loss.z_range.clip(score) for score in scores[cold]]
         return out
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self._learn_samples(scores, y, w, predict=False)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         if self.interpolation == "centered":
-            return super().predict_learn_many(scores, y, w)
+            return super().predict_learn_many(scores, y, w, x=x)
         return like_given(self._learn_samples(scores, y, w, predict=True), scores)
 
     def _learn_samples(

@@ -5,7 +5,9 @@ are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +22,8 @@ from streamcal._validation import (
     as_weight,
 )
 from streamcal._whole import Step
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
 
@@ -40,11 +43,8 @@ class ProbabilityCalibrator(Calibrator):
     def _check_score(self, score: float) -> None:
         as_probability(score)
 
-    def _check_samples(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        vector, labels, weights = super()._check_samples(scores, y, w)
-        return as_probabilities(vector, "scores"), labels, weights
+    def _check_scores(self, scores: ArrayLike) -> NDArray[np.float64]:
+        return as_probabilities(scores, "scores")
 
 
 class CompiledCalibrator(ProbabilityCalibrator):
@@ -55,7 +55,15 @@ class CompiledCalibrator(ProbabilityCalibrator):
     @abstractmethod
     def __init__(self) -> None: ...
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """Learn that ``score`` in [0, 1] was followed by the label ``y`` in [0, 1].
 
         Raises
@@ -66,32 +74,41 @@ class CompiledCalibrator(ProbabilityCalibrator):
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         self._kernel.learn(as_probability(score), as_label(y), weight)
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of ``score`` in [0, 1].
 
         Before anything is learned it is the score itself.
         """
         return self._kernel.predict(as_probability(score))
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
         values = self._kernel.predict_many(as_probabilities(scores, "scores"))
         return like_given(values, scores)
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         values = self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
         return like_given(values, scores)
 
-    def _learn_steps(self, score: float, y: float, w: float) -> tuple[Step, ...]:
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_one is not _LEARN_ONE:
-            return super()._learn_steps(score, y, w)
+            return super()._learn_steps(score, y, w, x, ticket)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         return (partial(self._kernel.learn, as_probability(score), as_label(y), weight),)
 

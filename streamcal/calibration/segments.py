@@ -8,8 +8,7 @@ mixed with the base's by their likelihood, so that corrections which do not help
 Where only a few segments need one, sparse models correct these and leave all others as they are.
 """
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, NoReturn
@@ -17,20 +16,20 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
-from streamcal._frames import column_of, like_given
+from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
     Fields,
-    Stateful,
     array_of,
     as_float,
     as_int,
     check_alike,
     nest,
+    prefixed,
     require,
     state_of,
+    without_prefix,
 )
 from streamcal._validation import (
     as_number,
@@ -42,18 +41,27 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
+from streamcal.calibration.base import (
+    Calibrator,
+    FieldValues,
+    as_rows,
+    check_binary,
+    field_column,
+    predict_learn_known,
+)
 from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.identity import IdentityCalibrator
-from streamcal.calibration.probability import as_label
-from streamcal.calibration.tickets import Ticket, as_tickets
+from streamcal.calibration.mixture import Mixture
+from streamcal.calibration.probability import ProbabilityCalibrator, as_label
+from streamcal.calibration.tickets import Prediction, Ticket, as_tickets, check_ticket_type
 from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.expert import Expert
 from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
 
 Array = NDArray[np.float64]
 
 _MODELS = ("base", "forgetting", "all samples", "forgetting, sparse", "all samples, sparse")
+_CLIP = 1e-6  # predictions are clipped to [_CLIP, 1 − _CLIP]
 _BASE_PRIOR = 2.0 / 3.0  # of the weights of the models, within each share
 _SHARES = {0.0: 0.75, 0.001: 0.25}  # with their prior; 2/3 · 3/4 is 1/2, so the cost is ln 2
 _DEVIATIONS = {"intercept": 0.2, "slope": 0.3, "field": 0.2, "crossing": 0.2 / 3.0}
@@ -65,30 +73,6 @@ _LONGEST_HALF_LIFE = 1e15
 # Of a term in a state: its prior variance, kept in 32 bits, its precision, and its pull, which is
 # mean / variance.
 _PRIORS, _MOST_PRECISION, _MOST_PULL = (float(np.float32(1e-12)), 1.0), 1.1e12, 3.3e13
-
-
-class SegmentTicket(NamedTuple):
-    """The predictions of a `SegmentCalibrator` for one sample, to pass back with its label.
-
-    Attributes
-    ----------
-    base : Ticket or None
-        That of the base calibrator, if it is a `HedgedCalibrator`.
-    models : Ticket
-        The predictions of the models, and of their mixtures.
-
-    Examples
-    --------
-    >>> calibrator = SegmentCalibrator(["region"])
-    >>> p, ticket = calibrator.serve_one({"region": "north"}, 0.3)
-    >>> calibrator.learn_one({"region": "south"}, 0.8, 1)  # meanwhile
-    >>> calibrator.learn_one({"region": "north"}, 0.3, 0, served=ticket)
-    >>> len(ticket.base.answers), len(ticket.models.answers)
-    (10, 7)
-    """
-
-    base: Ticket | None
-    models: Ticket
 
 
 class Effect(NamedTuple):
@@ -109,48 +93,7 @@ class Effect(NamedTuple):
     deviation: float
 
 
-class SegmentSnapshot:
-    """An immutable copy of a `SegmentCalibrator`; any number of threads may use it.
-
-    Call `SegmentCalibrator.snapshot` in any thread; assign the result to a variable that others
-    read.
-
-    Examples
-    --------
-    >>> calibrator = SegmentCalibrator(["region"])
-    >>> snapshot = calibrator.snapshot()
-    >>> calibrator.learn_one({"region": "north"}, 0.5, 1)
-    >>> snapshot.predict_one({"region": "north"}, 0.5), snapshot.n_samples
-    (0.5, 0)
-    """
-
-    __slots__ = ("_calibrator",)
-    _calibrator: "SegmentCalibrator"
-
-    def __init__(self, calibrator: "SegmentCalibrator") -> None:
-        object.__setattr__(self, "_calibrator", calibrator)
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples had been learned at that moment."""
-        return self._calibrator.n_samples
-
-    def predict_one(self, x: Mapping[str, Any], score: float) -> float:
-        """Return what `SegmentCalibrator.predict_one` would have returned at that moment."""
-        return self._calibrator.predict_one(x, score)
-
-    def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
-        """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``."""
-        return self._calibrator.predict_many(columns, scores)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SegmentSnapshot, (self._calibrator,)
-
-
-class SegmentCalibrator(Locked, Stateful, Cloned):
+class SegmentCalibrator(Locked, ProbabilityCalibrator):
     """Calibrate probabilities on average and within each segment, from its first sample on.
 
     Parameters
@@ -219,15 +162,17 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     >>> calibrator = SegmentCalibrator(["region", "device"])
     >>> for i in range(1_000):
-    ...     calibrator.learn_one({"region": "north", "device": "tv"}, 0.5, i % 10 < 8)
-    ...     calibrator.learn_one({"region": "south", "device": "tv"}, 0.5, i % 10 < 2)
-    >>> round(calibrator.predict_one({"region": "north", "device": "tv"}, 0.5), 1)
+    ...     calibrator.learn_one(0.5, i % 10 < 8, x={"region": "north", "device": "tv"})
+    ...     calibrator.learn_one(0.5, i % 10 < 2, x={"region": "south", "device": "tv"})
+    >>> round(calibrator.predict_one(0.5, {"region": "north", "device": "tv"}), 1)
     0.8
-    >>> round(calibrator.predict_one({"region": "south", "device": "watch"}, 0.5), 1)
+    >>> round(calibrator.predict_one(0.5, {"region": "south", "device": "watch"}), 1)
     0.2
-    >>> round(calibrator.predict_one({"region": "west", "device": "tv"}, 0.5), 1)
+    >>> round(calibrator.predict_one(0.5, {"region": "west", "device": "tv"}), 1)
     0.5
     """
+
+    makes_tickets = True
 
     def __init__(
         self,
@@ -249,6 +194,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         prototype = HedgedCalibrator() if base is None else base
         if not isinstance(prototype, Calibrator):
             raise TypeError(f"`base` must be a Calibrator or None, got {base!r}")
+        if prototype.fields:
+            raise TypeError(f"`base` must be a map of scores alone, got {base!r}")
         check_binary(prototype, "base")
         self.fields = names  # not the caller's list, which may change
         self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
@@ -257,12 +204,11 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         self.max_terms = max_terms
 
         self._base = prototype.clone()
-        if isinstance(self._base, HedgedCalibrator):
-            self._base._look_for_no_bursts()  # the terms would learn one by one beside it
+        self._base._look_for_no_bursts()  # the terms would learn one by one beside it
         self._terms = SegmentTerms(
             names, crossings, _prior_variances(names, crossings), float(half_life), max_terms
         )
-        self._weigher = _make_weigher()
+        self._mixture = _make_mixture()
 
     # ------------------------------------------------------------------------------ what it holds
 
@@ -281,7 +227,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     @property
     def n_samples(self) -> int:
         """How many samples have been learned; a group counts as one."""
-        return self._weigher.n_samples
+        return self._mixture.n_samples
 
     @property
     def n_terms(self) -> int:
@@ -302,79 +248,74 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def weights(self) -> dict[str, float]:
         """The weights of the base calibrator and of the four corrected models; they sum to 1."""
         with self._mutex:
-            return dict(zip(_MODELS, self._weigher.weights.values(), strict=True))
-
-    def snapshot(self) -> SegmentSnapshot:
-        """Return an immutable copy that predicts; see `SegmentSnapshot`."""
-        return SegmentSnapshot(copy.deepcopy(self))
+            return dict(zip(_MODELS, self._mixture.weights, strict=True))
 
     # ------------------------------------------------------------------------------ one sample
 
-    def predict_one(self, x: Mapping[str, Any], score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of a score in [0, 1], for a sample of these segments.
 
         Parameters
         ----------
-        x : Mapping
-            The values of the fields; other entries are ignored, so `x` may be all features.
         score : float
             The model's probability.
+        x : mapping
+            The values of the fields; other entries are ignored, so `x` may be all features.
 
         Raises
         ------
         ValueError, TypeError
             If the score is not in [0, 1], or a field's value is not text, a number or None.
         """
-        p = as_probability(score)
+        p, values = as_probability(score), self._values(x)
         with self._mutex:
-            return self._terms.predict(self._weigher._hedge, x, self._predict_base(p))
+            return self._terms.predict(self._mixture.kernel, values, self._predict_base(p))
 
-    def serve_one(self, x: Mapping[str, Any], score: float) -> tuple[float, SegmentTicket]:
+    def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one`, and the ticket to pass back with the label.
 
         Examples
         --------
         >>> calibrator = SegmentCalibrator(["region"])
-        >>> p, ticket = calibrator.serve_one({"region": "north"}, 0.3)
-        >>> calibrator.learn_one({"region": "north"}, 0.3, 1, served=ticket)
+        >>> p, ticket = calibrator.serve_one(0.3, {"region": "north"})
+        >>> calibrator.learn_one(0.8, 1, x={"region": "south"})  # meanwhile
+        >>> calibrator.learn_one(0.3, 1, x={"region": "north"}, ticket=ticket)
         >>> p
         0.3
         """
-        p, hashes = as_probability(score), self._terms.read(x)
+        p, hashes = as_probability(score), self._terms.read(self._values(x))
         with self._mutex:
-            if isinstance(self._base, HedgedCalibrator):
-                base, ticket = self._base.serve_one(p)
-            else:
-                base, ticket = self._predict_base(p), None
+            base, of_base = self._base.serve_one(p)
+            self._check_base(base)
             answers = self._terms.answers(hashes, base)
-            n_samples, hedge = self._weigher.n_samples, self._weigher._hedge
-            rows = np.asarray(hedge.rows()) @ answers
-            models = Ticket(n_samples, (*answers, *rows.clip(0.0, 1.0).tolist()))
-            served = self._terms.mixture(hedge) if n_samples else base
-        return served, SegmentTicket(ticket, models)
+            n_samples, kernel = self._mixture.n_samples, self._mixture.kernel
+            rows = np.asarray(kernel.rows()) @ answers
+            of_models = n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
+            served = self._terms.mixture(kernel) if n_samples else base
+        return Prediction(served, Ticket((of_base, of_models)))
 
     def learn_one(
         self,
-        x: Mapping[str, Any],
         score: float,
         y: float,
         w: float = 1.0,
         *,
-        served: SegmentTicket | None = None,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
         """Learn the label of a sample.
 
         Parameters
         ----------
-        x : Mapping
-            As for `predict_one`.
         score : float
             The model's probability, in [0, 1].
         y : float or bool
             The label, in [0, 1].
         w : float
             The weight, from 1e-60 to 1e60.
-        served : SegmentTicket, optional
+        x : mapping
+            As for `predict_one`.
+        ticket : Ticket, optional
             The ticket of `serve_one`, if the label is late. Labels that come together are learned
             one by one: for rows that share an outcome call `learn_group`.
 
@@ -384,85 +325,81 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             If an argument is out of range; nothing is learned.
         """
         with self._mutex:
-            do_all(*self._steps(x, score, y, w, served))
+            do_all(*self._steps(score, y, w, x, ticket))
 
     def _learn_steps(
         self,
-        x: Mapping[str, Any],
         score: float,
         y: float,
         w: float,
-        *,
-        served: SegmentTicket | None = None,
-    ) -> list[Step]:
-        """Return what learns a sample, as `learn_one` does, for `do_all`."""
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_one is not SegmentCalibrator.learn_one:
-            return [partial(self.learn_one, x, score, y, w, served=served)]
-        return self._steps(x, score, y, w, served)
+            return super()._learn_steps(score, y, w, x, ticket)
+        return self._steps(score, y, w, x, ticket)
 
     def _steps(
-        self, x: Mapping[str, Any], score: float, y: float, w: float, served: SegmentTicket | None
+        self, score: float, y: float, w: float, x: FieldValues | None, ticket: Ticket | None
     ) -> list[Step]:
         """Return what learns a sample."""
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        hashes = self._terms.read(x)
-        base_ticket, ticket = (None, None) if served is None else self._check_ticket(served)
-        base = self._predict_base(p)
-        if base_ticket is not None and isinstance(self._base, HedgedCalibrator):
-            of_base = self._base._learn_steps(p, label, weight, served=base_ticket)
-        else:
-            of_base = self._base._learn_steps(p, label, weight)
-        of_models: list[Step]
-        weigher = self._weigher
-        if ticket is None:
-            delay = weigher._delay.after(0.0)
-            learn = partial(self._terms.learn_and_weigh, weigher._hedge, hashes, base)
-            of_models = [partial(learn, label, weight, delay.mean), weigher._set_delay(delay)]
+        hashes = self._terms.read(self._values(x))
+        of_base, of_models = (None, None) if ticket is None else self._read_ticket(ticket)
+        base, mixture = self._predict_base(p), self._mixture
+        steps = [*self._base._learn_steps(p, label, weight, None, of_base)]
+        if of_models is None:
+            delay = mixture.delay.after(0.0)
+            learn = partial(self._terms.learn_and_weigh, mixture.kernel, hashes, base)
+            steps += partial(learn, label, weight, delay.mean), mixture.set_delay(delay)
         else:
             answers = np.empty(len(_MODELS))  # what the models answer now
             terms = partial(self._terms.learn, hashes, base, label, weight)
-            of_models = [write_to(answers, slice(None), terms)]
-            of_models += weigher._learn_steps(
-                0.5, label, weight, served=ticket, predictions=answers
-            )
+            steps.append(write_to(answers, slice(None), terms))
+            steps += mixture.learn_steps(label, weight, of_models, current=answers)
         self._terms.reserve(1)
-        return [*of_base, *of_models]
+        return steps
+
+    def _values(self, x: FieldValues | None) -> FieldValues:
+        """Return the values of the fields, or raise if there are none."""
+        if x is None:
+            listed = ", ".join(map(repr, self.fields))
+            raise TypeError(f"`x` must have the values of the fields {listed}, got None")
+        return x
 
     def _predict_base(self, p: float) -> float:
         """Return the base's probability; raise if it is NaN, which would stay in all terms."""
         base = self._base.predict_one(p)
-        if base != base:
-            raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+        self._check_base(base)
         return base
 
-    def _check_ticket(self, served: Any) -> tuple[Ticket | None, Ticket]:
+    def _check_base(self, base: float) -> None:
+        if base != base:
+            raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
+
+    def _read_ticket(self, ticket: Any) -> tuple[Ticket | None, Ticket]:
         """Return the tickets of the base and of the models, or raise."""
+        check_ticket_type(ticket)
         try:
-            base, models = served
+            base, models = ticket
+            of_base = None if base is None else Ticket(base)
+            of_models = Ticket(models)
         except (TypeError, ValueError):
-            raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-        self._weigher.check_ticket(models)
-        if base is not None and isinstance(self._base, HedgedCalibrator):
-            self._base.check_ticket(base)
-        return base, models
+            raise TypeError(
+                f"`ticket` must be a ticket of this calibrator's `serve_one`, got {ticket!r}"
+            ) from None
+        self._mixture.read(of_models)
+        if of_base is not None:
+            self._base._check_ticket(of_base)
+        return of_base, of_models
 
-    def check_ticket(self, served: Any) -> None:
-        """Raise unless this calibrator made the ticket, now or in an earlier state.
-
-        Raises
-        ------
-        TypeError
-            If ``served`` is not a ticket.
-        ValueError
-            If another calibrator made it, or a later state of this one.
-        """
+    def _check_ticket(self, ticket: Any) -> None:
         with self._mutex:
-            self._check_ticket(served)
+            self._read_ticket(ticket)
 
-    def check_features(self, x: Mapping[str, Any]) -> None:
-        """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
-        self._terms.read(x)
+    def _check_fields(self, x: Any) -> None:
+        self._terms.read(self._values(x))
 
     def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
@@ -474,8 +411,8 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         --------
         >>> calibrator = SegmentCalibrator(["region"])
         >>> for i in range(200):
-        ...     calibrator.learn_one({"region": "north"}, 0.5, 1)
-        ...     calibrator.learn_one({"region": "south"}, 0.5, 0)
+        ...     calibrator.learn_one(0.5, 1, x={"region": "north"})
+        ...     calibrator.learn_one(0.5, 0, x={"region": "south"})
         >>> for effect in calibrator.explain_one({"region": "north"})[:1]:
         ...     print(effect.segment, round(effect.log_odds, 1))
         {'region': 'north'} 3.2
@@ -483,7 +420,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         hashes = self._terms.read(x)
         with self._mutex:
             found = self._terms.effects(hashes)
-            weights = np.array(list(self._weigher.weights.values())[1:])
+            weights = np.array(self._mixture.weights[1:])
         names = self._terms.fields
         groups = [(), None, *((i,) for i in range(len(names))), *self._terms.crossings]
         effects = [
@@ -501,137 +438,104 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
 
     def learn_group(
         self,
-        xs: Sequence[Mapping[str, Any]],
         scores: ArrayLike,
         y: ArrayLike,
         w: float = 1.0,
         *,
-        served: Sequence[SegmentTicket | None] | None = None,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
     ) -> None:
-        """Learn rows that share an outcome, or nearly so, as one sample.
+        """Learn rows that share an outcome, or nearly so, as one sample; see `Calibrator`.
 
-        Examples are the rows of a game, of a session or of a customer, whose labels come together.
-        Each of m rows has the weight ``w`` / m. The weights of the models follow from the mean log
-        loss of the rows. For ``half_life`` each row is a sample.
-
-        Parameters
-        ----------
-        xs : sequence of Mapping, of length n_rows
-            The values of the fields of each row, as for `predict_one`.
-        scores, y : array_like of shape (n_rows,)
-            Probabilities and labels, in [0, 1].
-        w : float
-            The weight of the group, from 1e-60 to 1e60.
-        served : sequence of SegmentTicket or None, optional
-            The ticket of each row. Without a ticket, the current prediction for the row counts.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `learn_one`, and if lengths differ; nothing is learned.
+        The weights of the models follow from the mean log loss of the rows. For ``half_life`` each
+        row is a sample.
 
         Examples
         --------
         >>> calibrator = SegmentCalibrator(["team"])
         >>> for won in (1, 0, 1):
-        ...     calibrator.learn_group([{"team": "a"}] * 90, [0.6] * 90, [won] * 90)
+        ...     calibrator.learn_group([0.6] * 90, [won] * 90, x=[{"team": "a"}] * 90)
         >>> calibrator.n_samples
         3
         """
         with self._mutex:
-            do_all(*self._steps_of_group(xs, scores, y, w, served))
+            do_all(*self._steps_of_group(scores, y, w, x, tickets))
 
     def _group_steps(
         self,
-        xs: Sequence[Mapping[str, Any]],
         scores: ArrayLike,
         y: ArrayLike,
         w: float,
-        served: Sequence[SegmentTicket | None] | None,
-    ) -> list[Step]:
-        """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
+    ) -> Sequence[Step]:
         if type(self).learn_group is not SegmentCalibrator.learn_group:
-            return [partial(self.learn_group, xs, scores, y, w, served=served)]
-        return self._steps_of_group(xs, scores, y, w, served)
+            return [partial(self.learn_group, scores, y, w, x=x, tickets=tickets)]
+        return self._steps_of_group(scores, y, w, x, tickets)
 
     def _steps_of_group(
         self,
-        xs: Sequence[Mapping[str, Any]],
         scores: ArrayLike,
         y: ArrayLike,
         w: float,
-        served: Sequence[SegmentTicket | None] | None,
+        x: Sequence[FieldValues] | None,
+        tickets: Sequence[Ticket | None] | None,
     ) -> list[Step]:
         """Return what learns rows that share an outcome."""
-        vector, labels, _ = _checks._check_samples(scores, y, None)
+        vector, labels, _ = self._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
-        tickets: Sequence[Any] = as_tickets(served, n_rows)
-        if not hasattr(xs, "__len__"):
-            raise TypeError(f"`xs` must be a sequence of mappings, got {xs!r}")
-        if len(xs) != n_rows:
-            raise ValueError(f"`xs` must have one row per score ({n_rows}), got {len(xs)}")
+        served, rows = as_tickets(tickets, n_rows), as_rows(x, n_rows)
         samples = list(zip(vector.tolist(), labels.tolist(), strict=True))
         steps: list[Step] = []
         if n_rows < 2:  # learned as any other sample
-            for x, sample, ticket in zip(xs, samples, tickets, strict=True):
-                steps += self._learn_steps(x, *sample, weight, served=ticket)
+            for values, sample, ticket in zip(rows, samples, served, strict=True):
+                steps += self._learn_steps(*sample, weight, values, ticket)
             return steps
         part = as_weight(weight / n_rows)
-        hashes = [self._terms.read(x) for x in xs]
-        for ticket in tickets:
-            if ticket is not None:
-                self._check_ticket(ticket)
+        hashes = [self._terms.read(values) for values in rows]
         # All rows are predicted before any of them is learned.
         known = [
-            ticket or self.serve_one(x, p)[1]
-            for x, (p, _), ticket in zip(xs, samples, tickets, strict=True)
+            self._read_ticket(self.serve_one(p, values).ticket if ticket is None else ticket)
+            for values, (p, _), ticket in zip(rows, samples, served, strict=True)
         ]
         of_base, of_models = zip(*known, strict=True)
         bases = [self._predict_base(p) for p, _ in samples]
-        if isinstance(self._base, HedgedCalibrator):
-            steps += self._base._group_steps(vector, labels, weight, of_base)
-        else:
-            for sample in samples:
-                steps += self._base._learn_steps(*sample, part)
+        steps += self._base._group_steps(vector, labels, weight, None, of_base)
+        answers = np.empty(len(_MODELS))
         for row in zip(hashes, bases, labels.tolist(), strict=True):
             steps.append(partial(self._terms.learn, *row, part))
-        half = np.full(n_rows, 0.5)
-        steps += self._weigher._group_steps(half, labels, weight, of_models)
+        steps += self._mixture.group_steps(labels.tolist(), weight, of_models, current=answers)
         self._terms.reserve(n_rows)
         return steps
 
-    def check_columns(self, columns: Any, n_samples: int) -> None:
-        """Raise unless `predict_many` and `learn_many` accept these columns."""
-        self._read_columns(columns, n_samples)
-
-    def predict_many(self, columns: Any, scores: ArrayLike) -> Array:
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
 
-        ``columns`` are as for `predict_learn_many`. For a Series they are one, as in
+        ``x`` is as for `predict_learn_many`. For a Series they are one, as in
         `Calibrator.predict_many`.
         """
         vector = as_vector(scores, "scores")
-        values = self._run(columns, vector, np.full(len(vector), np.nan), np.ones(len(vector)))
+        values = self._run(vector, np.full(len(vector), np.nan), np.ones(len(vector)), x)
         return like_given(values, scores)
 
     def learn_many(
-        self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> None:
         """Learn samples in the order given; see `predict_learn_many`."""
-        self.predict_learn_many(columns, scores, y, w)
+        self.predict_learn_many(scores, y, w, x=x)
 
     def predict_learn_many(
-        self, columns: Any, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> Array:
         """Predict each sample, then learn it, in the order given.
 
         Parameters
         ----------
-        columns : mapping or data frame
-            For each field a column of ``n_samples`` values; a field without a column is None.
         scores, y, w : array_like of shape (n_samples,)
             The model's probabilities, labels in [0, 1] and weights. A sample whose label is NaN is
             only predicted.
+        x : mapping or data frame
+            For each field a column of ``n_samples`` values; a field without a column is None.
 
         Returns
         -------
@@ -646,44 +550,39 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
         """
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
-        return like_given(self._run(columns, vector, labels, as_weights(w, len(vector))), scores)
+        return like_given(self._run(vector, labels, as_weights(w, len(vector)), x), scores)
 
-    def _run(self, columns: Any, scores: Array, labels: Array, weights: Array) -> Array:
+    def _run(self, scores: Array, labels: Array, weights: Array, x: Any) -> Array:
         scores = self._check_known(scores, labels, weights)
-        hashes = self._read_columns(columns, len(scores))
-        return self._predict_learn_read(hashes, scores, labels, weights)
+        read = self._read_fields(x, len(scores))
+        return self._predict_learn_read(read, scores, labels, weights)
 
-    def _check_known(self, scores: Array, labels: Array, weights: Array) -> Array:
-        """Return scores, clipped, or raise; a label may be NaN."""
+    def _check_known(self, scores: Array, labels: Array, w: Array) -> Array:
         check_same_length(labels, len(scores), "y")
         known = ~np.isnan(labels)
-        checked = _checks._check_samples(scores[known], labels[known], weights[known])
+        checked = self._check_samples(scores[known], labels[known], w[known])
         self._base._check_samples(*checked)
         scores = scores.copy()
         scores[known] = checked[0]
-        scores[~known] = [as_probability(score) for score in scores[~known].tolist()]
+        scores[~known] = self._check_scores(scores[~known])
         return scores
 
-    def _read_columns(self, columns: Any, n_samples: int) -> NDArray[np.uint64]:
+    def _read_fields(self, x: Any, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
         missing = [None] * n_samples
-        values = [field_column(columns, name, n_samples) or missing for name in self._terms.fields]
+        given = self._values(x)
+        values = [field_column(given, name, n_samples) or missing for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
     def _predict_learn_read(
-        self, hashes: NDArray[np.uint64], scores: Array, labels: Array, weights: Array
+        self, read: NDArray[Any] | None, scores: Array, labels: Array, weights: Array
     ) -> Array:
-        """Predict and learn samples that have been checked, and whose values have been read."""
         with self._mutex, no_fork:
             known = ~np.isnan(labels)
-            delay, delays = self._weigher._delay, np.zeros(len(scores))
-            if delay.mean:
-                for at in np.flatnonzero(known).tolist():
-                    delay = delay.after(0.0)
-                    delays[at] = delay.mean
+            delay, delays = self._mixture.delay.after_each(known)
             bases, mixtures = np.empty(len(scores)), np.empty(len(scores))
-            arrays = hashes, bases, labels, weights, delays
-            learn = partial(self._terms.predict_learn_many, self._weigher._hedge, *arrays)
+            arrays = read, bases, labels, weights, delays
+            learn = partial(self._terms.predict_learn_many, self._mixture.kernel, *arrays)
             samples = scores, labels, weights
             steps = self._base._batch_steps(*samples, bases) if known.all() else None
             if steps is None:
@@ -693,7 +592,7 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
             do_all(
                 *(steps or ()),
                 write_to(mixtures, slice(None), learn),
-                self._weigher._set_delay(delay),
+                self._mixture.set_delay(delay),
             )
             return mixtures
 
@@ -702,30 +601,25 @@ class SegmentCalibrator(Locked, Stateful, Cloned):
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             numbers, *arrays = self._terms.state()
-            nested = {"base": self._base, "weigher": self._weigher}
-            states = {name: nest(each.to_bytes()) for name, each in nested.items()}
-        fields = dict(zip(_NUMBERS, numbers, strict=True))
-        return fields, {**dict(zip(_ARRAYS, arrays, strict=True)), **states}
+            base = nest(self._base.to_bytes())
+            mixture, of_mixture, _ = self._mixture.freeze()
+        fields: Fields = dict(zip(_NUMBERS, numbers, strict=True))
+        named = dict(zip(_ARRAYS, arrays, strict=True))
+        return {**fields, "mixture": mixture}, {**named, **prefixed("mixture", of_mixture), "base": base}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         base = Calibrator.from_bytes(state_of(arrays, "base"))
-        weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
-        check_alike([base, weigher], [self._base, self._weigher])
+        check_alike([base], [self._base])
         numbers = _read_numbers(fields)
         n_groups = len(self._terms.learned_variances)
         terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms)
-        self._base, self._weigher = base, weigher
+        self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
+        self._base = base
         self._terms.restore(numbers, *terms)
 
 
-AnyCalibrator = Calibrator | SegmentCalibrator
-"""Of the scores of one label."""
-OwnTicket = Ticket | SegmentTicket
-"""What the calibrator of a single label gives out with a prediction."""
-
 _NUMBERS = ("n_samples", "n_evicted", "centre", "random")
 _ARRAYS = ("squares", "effective", "keys", "groups", "learned", "precisions", "pulls", "priors")
-_checks = IdentityCalibrator()  # it checks scores and labels as all calibrators of probabilities do
 
 
 def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
@@ -816,25 +710,8 @@ def _prior_variances(names: Sequence[str], crossings: Sequence[Any]) -> Array:
     return np.array([_DEVIATIONS[kind] ** 2 for kind in kinds])
 
 
-def _make_weigher() -> HedgedCalibrator:
-    """Return a hedge of the models; their likelihoods are all that it learns."""
-    models = [IdentityCalibrator() for _ in _MODELS]
-    prior = [_BASE_PRIOR, *[(1.0 - _BASE_PRIOR) / N_MODELS] * N_MODELS]
-    weigher = HedgedCalibrator(models, prior=prior, share=tuple(_SHARES))
-    weigher._look_for_no_bursts()
-    n_samples, n_labels, log_odds, *others = weigher._hedge.state()[0]
-    log_odds[: len(_SHARES)] = np.log(list(_SHARES.values())) - np.log(max(_SHARES.values()))
-    weigher._hedge.restore(n_samples, n_labels, log_odds, *others)
-    return weigher
-
-
-def field_column(columns: Any, name: str, n_samples: int) -> list[Any] | None:
-    """Return the values of a field as a list, None if there is no such column; or raise."""
-    values = column_of(columns, name)
-    if values is None:
-        return None
-    if len(values) != n_samples:
-        raise ValueError(
-            f"`columns` must have one value per score ({n_samples}), got {len(values)} in {name!r}"
-        )
-    return values
+def _make_mixture() -> Mixture:
+    """Return a mixture of the models; the first one is the base, whose score is the raw one."""
+    prior = np.array([_BASE_PRIOR, *[(1.0 - _BASE_PRIOR) / N_MODELS] * N_MODELS])
+    shares, share_prior = np.array(list(_SHARES)), list(_SHARES.values())
+    return Mixture([Expert()] * len(_MODELS), shares, prior, _CLIP, 0, share_prior)

@@ -1,6 +1,6 @@
 """An immutable copy of a calibrator's map, for other threads to read while it learns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +13,12 @@ from streamcal.calibration.card import card
 from streamcal.calibration.shape import Shape
 
 
+NO_SHAPE = (
+    "`calibrator` must be a map of scores, but this one also depends on fields of the sample: draw"
+    " its predictions with `from_predictions`"
+)
+
+
 class Snapshot:
     """An immutable copy of a calibrator's map; any number of threads may use it.
 
@@ -22,6 +28,8 @@ class Snapshot:
     ----------
     n_samples : int or None
         The number of samples of the map; None if the calibrator does not count them.
+    fields : tuple of str
+        The names of the values that it needs as ``x``, as the calibrator does.
 
     Examples
     --------
@@ -34,23 +42,30 @@ class Snapshot:
     (0.667, 0.5)
     """
 
-    __slots__ = ("_predict", "n_samples")
-    _predict: Callable[[NDArray[np.float64]], Any]
+    __slots__ = ("_predict", "fields", "n_samples")
+    _predict: Callable[..., Any]
     n_samples: int | None
+    fields: tuple[str, ...]
 
     def __init__(
-        self, predict: Callable[[NDArray[np.float64]], Any], n_samples: int | None
+        self, predict: Callable[..., Any], n_samples: int | None, fields: tuple[str, ...] = ()
     ) -> None:
         object.__setattr__(self, "_predict", predict)
         object.__setattr__(self, "n_samples", n_samples)
+        object.__setattr__(self, "fields", fields)
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: Mapping[str, Any] | None = None) -> float:
         """Return the value that the calibrator had for a score at that moment."""
-        return float(self._predict(np.array([as_score(score)]))[0])
+        columns = None if x is None else {name: [x.get(name)] for name in self.fields}
+        return float(self.predict_many(np.array([as_score(score)]), columns)[0])
 
-    def predict_many(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the values of scores, shape ``(n_samples,)``; a Series for a Series."""
-        values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"))
+    def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
+        """Return the values of scores, shape ``(n_samples,)``; a Series for a Series.
+
+        ``x`` has a column for each of ``fields``.
+        """
+        given = (x,) if self.fields else ()
+        values: NDArray[np.float64] = self._predict(as_vector(scores, "scores"), *given)
         return like_given(values, scores)
 
     def _repr_html_(self) -> str:
@@ -58,6 +73,8 @@ class Snapshot:
         return card(self, {}, {None: self._shape()})
 
     def _shape(self) -> Shape:
+        if self.fields:
+            raise TypeError(NO_SHAPE)
         stairs = getattr(self._predict, "__self__", None)  # of a snapshot of a staircase
         return Shape.of(self._predict, n_samples=self.n_samples, staircase=stairs)
 
@@ -65,20 +82,20 @@ class Snapshot:
         raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Snapshot, (self._predict, self.n_samples)
+        return Snapshot, (self._predict, self.n_samples, self.fields)
 
 
 class OneAtATime:
     """A function with work arrays, which only one thread at a time may call."""
 
-    def __init__(self, function: Callable[[NDArray[np.float64]], Any]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._mutex = new_mutex()
 
-    def __call__(self, scores: NDArray[np.float64]) -> Any:
+    def __call__(self, *given: Any) -> Any:
         """Return the result of the function."""
         with self._mutex:
-            return self._function(scores)
+            return self._function(*given)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OneAtATime, (self._function,)

@@ -1,123 +1,108 @@
-"""Tickets: what a hedge served, to pass back with the label; and how late labels are."""
+"""Tickets: what a calibrator served, to pass back with a label that comes late."""
 
-from array import array
+import math
+import reprlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-
-from streamcal._validation import as_number
-from streamcal.kernels.plain import are_in_unit
-
-POWERS = 3
-"""Rows of weights for each share, once a label was late."""
-
-_INDEXED = (Sequence, np.ndarray)  # what a ticket may be made of
-_MEMORY = 1_000.0  # labels over which the delay is averaged
+from typing import Any, NamedTuple, Self
 
 
-class Ticket(NamedTuple):
-    """The predictions of a `HedgedCalibrator` for one sample, to pass back with its label.
+class Ticket(tuple[Any, ...]):
+    """What a calibrator served for one sample, to pass back with its label.
 
-    Attributes
-    ----------
-    n_samples : int
-        The number of samples that the hedge had learned when it made the ticket; a group is one.
-    answers : sequence of float
-        The prediction of each calibrator, in the order of `HedgedCalibrator.names`, then that of
-        the mixture for each share.
+    `Calibrator.serve_one` makes it, and ``learn_one(score, y, ticket=ticket)`` reads it. What is in
+    it concerns only the calibrator that made it. A ticket is immutable, and equal to one with the
+    same content.
 
     Examples
     --------
+    >>> import json
     >>> from streamcal import HedgedCalibrator
     >>> hedge = HedgedCalibrator()
     >>> p, ticket = hedge.serve_one(0.3)
+    >>> kept = json.dumps(ticket.to_json())
     >>> hedge.learn_one(0.8, 1)  # meanwhile
-    >>> hedge.learn_one(0.3, 0, served=ticket)
-    >>> ticket.n_samples, len(ticket.answers)
-    (0, 10)
+    >>> hedge.learn_one(0.3, 0, ticket=Ticket.from_json(json.loads(kept)))
+    >>> hedge.mean_delay
+    1.0
     """
 
-    n_samples: int
-    answers: Sequence[float]
+    __slots__ = ()
+
+    def to_json(self) -> list[Any]:
+        """Return the content as lists, numbers and None, which JSON keeps exactly."""
+        return list(map(_to_json, self))
+
+    @classmethod
+    def from_json(cls, kept: Any) -> Self:
+        """Return the ticket that `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If ``kept`` is anything else.
+        """
+        if not isinstance(kept, list):
+            raise ValueError(f"`kept` must be what `to_json` returned, got {reprlib.repr(kept)}")
+        try:
+            return cls(map(_from_json, kept))
+        except (ValueError, OverflowError, RecursionError):
+            # Without the cause: it may be nested too deep to be shown.
+            shown = reprlib.repr(kept)
+        raise ValueError(f"`kept` must be what `to_json` returned, got {shown}")
+
+    def __repr__(self) -> str:
+        return f"Ticket({reprlib.repr(tuple(self))})"
 
 
-def read_ticket(
-    served: Any, n_learned: int, n: int, n_shares: int
-) -> tuple[float, tuple[float, ...]]:
-    """Return the number of samples and the predictions on a ticket, or raise.
-
-    Parameters
-    ----------
-    served : Ticket, or what JSON makes of it
-    n_learned : int
-        How many samples the hedge has learned.
-    n, n_shares : int
-        The number of its calibrators, and of its shares.
-    """
-    try:
-        n_samples, answers = served
-        # An iterator could be read only once, a set or a mapping not by position.
-        if not (isinstance(served, _INDEXED) and isinstance(answers, _INDEXED)):
-            raise TypeError
-        if isinstance(answers, bytes | bytearray):
-            raise TypeError
-        values: tuple[float, ...]
-        if type(answers) is tuple and are_in_unit(answers):  # the usual case
-            values = answers
-        else:
-            values = tuple(array("d", answers))  # refuses digits
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"`served` must be a ticket of `serve_one`, got {served!r}") from None
-    learned = as_number(n_samples, "served")
-    if not 0.0 <= learned <= n_learned:
-        raise ValueError(
-            f"`served` must come from this calibrator, which has learned {n_learned}"
-            f" samples, got one after {n_samples}"
-        )
-    fits = len(values) in (n + n_shares, n + POWERS * n_shares)
-    if not fits or not are_in_unit(values):
-        raise ValueError(
-            f"`served` must hold answers in [0, 1] of {n} calibrators and of {n_shares} or"
-            f" {POWERS * n_shares} mixtures, got {answers}"
-        )
-    return learned, values
-
-
-def as_tickets(served: Any, n_rows: int) -> Sequence[Ticket | None]:
-    """Return a ticket or None for each row of a group, or raise."""
-    if served is None:
-        return [None] * n_rows
-    if not isinstance(served, Sequence):
-        raise TypeError(f"`served` must be a sequence of tickets, got {served!r}")
-    if len(served) != n_rows:
-        raise ValueError(f"`served` must have one ticket per score ({n_rows}), got {len(served)}")
-    return served
-
-
-class MeanDelay(NamedTuple):
-    """By how many samples labels come late: the mean of about the last 1,000 labels.
+class Prediction(NamedTuple):
+    """What `Calibrator.serve_one` returns.
 
     Attributes
     ----------
-    n : int
-        The number of labels since the first late one.
-    mean : float
-        The mean of these; labels before the first late one do not count.
+    value : float
+        The calibrated value, as from `Calibrator.predict_one`.
+    ticket : Ticket or None
+        What `Calibrator.learn_one` needs with the label if that is late; None if the calibrator
+        needs nothing.
+    """
+
+    value: float
+    ticket: Ticket | None
+
+
+def _to_json(part: Any) -> Any:
+    return list(map(_to_json, part)) if isinstance(part, tuple) else part
+
+
+def _from_json(kept: Any) -> Any:
+    if isinstance(kept, list):
+        return tuple(map(_from_json, kept))
+    is_number = isinstance(kept, int | float) and not isinstance(kept, bool)
+    if kept is not None and not (is_number and math.isfinite(kept)):
+        raise ValueError
+    return kept
+
+
+def check_ticket_type(ticket: object) -> None:
+    """Raise ``TypeError`` unless an argument is a ticket or None.
 
     Examples
     --------
-    >>> MeanDelay().after(0).after(4).after(2)
-    MeanDelay(n=2, mean=3.0)
+    >>> check_ticket_type((0, (0.5, 0.5)))
+    Traceback (most recent call last):
+    ...
+    TypeError: `ticket` must be a ticket of `serve_one` or None, got (0, (0.5, 0.5))
     """
+    if not isinstance(ticket, Ticket | None):
+        raise TypeError(f"`ticket` must be a ticket of `serve_one` or None, got {ticket!r}")
 
-    n: int = 0
-    mean: float = 0.0
 
-    def after(self, late: float) -> "MeanDelay":
-        """Return the mean with one more label, which is so late."""
-        if not (late or self.mean):
-            return self
-        n = self.n + 1
-        rate = max(1.0 / n, 1.0 / _MEMORY)
-        return tuple.__new__(MeanDelay, (n, self.mean + rate * (late - self.mean)))
+def as_tickets(tickets: Any, n_rows: int) -> Sequence[Ticket | None]:
+    """Return a ticket or None for each row of a group, or raise."""
+    if tickets is None:
+        return [None] * n_rows
+    if isinstance(tickets, Ticket) or not isinstance(tickets, Sequence):
+        raise TypeError(f"`tickets` must be a sequence of tickets, got {tickets!r}")
+    if len(tickets) != n_rows:
+        raise ValueError(f"`tickets` must have one per score ({n_rows}), got {len(tickets)}")
+    return tickets

@@ -1,15 +1,16 @@
 """Venn-Abers calibration of a stream: a pair of probabilities for each score."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.shape import Samples, Shape, grid
+from streamcal.calibration.tickets import Ticket
 
 _N_PAIRS = 201  # in a picture
 
@@ -86,7 +87,15 @@ class VennAbersCalibrator(Calibrator):
         """The number of samples of the current pairs."""
         return self._isotonic.n_samples
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """Learn a sample; O(log² n) in the number n of distinct scores.
 
         Raises
@@ -106,7 +115,9 @@ class VennAbersCalibrator(Calibrator):
         """
         self._isotonic.unlearn_one(score, y, w)
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+    ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self._isotonic.learn_many(scores, y, w)
 
@@ -126,7 +137,7 @@ class VennAbersCalibrator(Calibrator):
         """
         return regression_of(self._isotonic).what_if(as_score(score))
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the merged pair of a score; O(log² n).
 
         Before anything is learned, it is the score, or the nearest number in [0, 1].
