@@ -41,7 +41,7 @@ from streamcal.losses import (
     from_function,
 )
 from streamcal.losses._convex import _grid
-from streamcal.losses._derivative import padded
+from streamcal.losses.derivatives import padded
 from tests import named
 from tests.test_losses import ALL as MEAN_TYPE
 from tests.test_losses import some_labels, some_values

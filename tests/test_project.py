@@ -137,6 +137,18 @@ def test_no_imports_run_in_a_circle() -> None:
     graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
 
 
+def test_what_other_packages_import_has_no_underscore() -> None:
+    """A module with one is for its own package; those of the package as a whole are for all."""
+    for path in MODULES:
+        inside = ".".join(path.relative_to(ROOT).parent.parts)
+        for name in imports(path):
+            parts = name.split(".")
+            private = [i for i, part in enumerate(parts) if re.match("_[a-z]", part)]
+            home = ".".join(parts[: private[0]]) if private else ""
+            if home.startswith("streamcal."):
+                assert f"{inside}.".startswith(f"{home}."), f"{path} imports {name}"
+
+
 def test_losses_and_kernels_know_nothing_of_river_or_data_frames() -> None:
     for path in SOURCES:
         if part_of(path) in {"_validation", "losses", "kernels"}:

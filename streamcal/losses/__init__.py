@@ -37,7 +37,7 @@ from streamcal.losses._mean import (
     Squared,
     Tweedie,
 )
-from streamcal.losses._task import (
+from streamcal.losses.task import (
     AbsoluteError,
     AsymmetricError,
     CostTable,
@@ -47,7 +47,7 @@ from streamcal.losses._task import (
 )
 
 if TYPE_CHECKING:
-    from streamcal.losses._derivative import derivative
+    from streamcal.losses.derivatives import derivative
 
 __all__ = [
     "Absolute",
@@ -122,7 +122,7 @@ _BY_NAME: dict[str, Loss] = {
 def __getattr__(name: str) -> Any:
     if name != "derivative":
         raise AttributeError(f"module 'streamcal.losses' has no attribute {name!r}")
-    from streamcal.losses._derivative import derivative
+    from streamcal.losses.derivatives import derivative
 
     globals()[name] = derivative
     return derivative

@@ -13,8 +13,8 @@ from river.metrics.base import ClassificationMetric
 
 from streamcal._clone import Cloned
 from streamcal._validation import as_probability, as_weight
-from streamcal.metrics._base import ProbabilityMetric
 from streamcal.metrics._exact_sum import ExactSum
+from streamcal.metrics.base import ProbabilityMetric
 
 
 class OrdinalMetric(Cloned, ClassificationMetric):

@@ -45,7 +45,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
-from streamcal.losses._task import LABELS_OF_SMALL_TABLES
+from streamcal.losses.task import LABELS_OF_SMALL_TABLES
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -45,7 +45,7 @@ from streamcal.losses import (
     ZeroOneError,
     get_task,
 )
-from streamcal.losses._task import check_n_labels
+from streamcal.losses.task import check_n_labels
 from streamcal.ordinal._label_order import LabelOrder
 from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel

@@ -27,8 +27,8 @@ from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.kernels.score_index import LARGEST_GROWTH
 from streamcal.losses import TaskLoss, TaskLossName, ZeroOneError, get_task
-from streamcal.losses._task import LABELS_OF_SMALL_TABLES, check_n_labels
-from streamcal.ordinal._samples import Samples, as_ranks, is_accurate, spread_of
+from streamcal.losses.task import LABELS_OF_SMALL_TABLES, check_n_labels
+from streamcal.ordinal.samples import Samples, as_ranks, is_accurate, spread_of
 from streamcal.ordinal.thresholds import Thresholds, find_cuts
 
 _MOST_ADDITIONS = 256  # that a sum in the tree goes through: in a chunk, then at each level

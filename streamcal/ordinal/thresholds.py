@@ -33,7 +33,7 @@ from streamcal._validation import as_vector, check_choice, check_count
 from streamcal.losses import SquaredError, TaskLoss, TaskLossName, ZeroOneError, get_task
 from streamcal.ordinal import _jobs
 from streamcal.ordinal._jobs import JobOptions
-from streamcal.ordinal._samples import Samples
+from streamcal.ordinal.samples import Samples
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 KAPPA = "quadratic-kappa"

@@ -16,8 +16,8 @@ from streamcal._validation import check_choice
 from streamcal.calibration.shape import Shape
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
-from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
+from streamcal.metrics.base import as_events
 from streamcal.metrics.corp import SCORES, mean_score_of
 
 Array = NDArray[np.float64]

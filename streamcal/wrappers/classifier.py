@@ -39,16 +39,6 @@ from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.kernels.plain import are_probabilities
-from streamcal.wrappers._checks import (
-    add_batch_weights,
-    as_batch_weights,
-    as_probabilities_of_labels,
-    as_probability_columns,
-    check_binary_calibrator,
-    check_classifier,
-    check_n_rows,
-    check_probabilities,
-)
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
@@ -63,7 +53,18 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import (
+from streamcal.wrappers.checks import (
+    add_batch_weights,
+    as_batch_weights,
+    as_probabilities_of_labels,
+    as_probability_columns,
+    check_binary_calibrator,
+    check_classifier,
+    check_n_rows,
+    check_probabilities,
+)
+from streamcal.wrappers.served import Served
+from streamcal.wrappers.strategies import (
     FeatureColumns,
     OwningStrategy,
     Raw,
@@ -71,7 +72,6 @@ from streamcal.wrappers._strategies import (
     as_rows,
     make_strategy,
 )
-from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
 

@@ -17,7 +17,7 @@ from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.card import card
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.wrappers._checks import (
+from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
     check_calibrator,

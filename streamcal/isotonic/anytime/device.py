@@ -19,7 +19,7 @@ from streamcal import losses
 from streamcal._jax import jax, jnp
 from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
-from streamcal.losses._derivative import padded, pointwise
+from streamcal.losses.derivatives import padded, pointwise
 
 Array = Any
 

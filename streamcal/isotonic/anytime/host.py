@@ -91,7 +91,7 @@ class _Derivatives:
     """
 
     def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
-        from streamcal.losses._derivative import weighted_derivative
+        from streamcal.losses.derivatives import weighted_derivative
 
         self._program = weighted_derivative(loss)
         self._samples = kernels.padded((y, w))

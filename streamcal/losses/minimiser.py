@@ -169,14 +169,14 @@ def _point_inside(ends: Interval) -> float:
 
 def _room(n_blocks: int) -> int:
     """Return the number of blocks that programs are compiled for: 1, which is faster, or many."""
-    from streamcal.losses._derivative import padded
+    from streamcal.losses.derivatives import padded
 
     return 1 if n_blocks == 1 else padded(n_blocks)
 
 
 def _pad_samples(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
     """Return labels, weights and block numbers, padded with samples of weight 0."""
-    from streamcal.losses._derivative import padded
+    from streamcal.losses.derivatives import padded
 
     n_samples = len(y)
     room = padded(n_samples)
@@ -202,7 +202,7 @@ def _from_order(order: NDArray[np.int64]) -> Vector:
 def _block_slopes(loss: Loss) -> Callable[..., Any]:
     """Return a compiled function of (values, labels, weights, blocks): sums of derivatives."""
     from streamcal._jax import jax, jnp
-    from streamcal.losses._derivative import pointwise
+    from streamcal.losses.derivatives import pointwise
 
     slope = jax.vmap(pointwise(loss))
 
