@@ -6,6 +6,7 @@ import graphlib
 import inspect
 import itertools
 import os
+import pkgutil
 import py_compile
 import re
 import shutil
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 import streamcal
+from streamcal._lazy import homes_of
 from tests.conftest import IN_ONE_PROCESS, OPTIONAL, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,17 +33,15 @@ SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {
-        *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_worker"),
-    },
+    {"_extras", "_frames", "_lazy", "_locked", "_processes", "_validation"},
     {"losses"},
     {"kernels"},
     {"_state", "_whole"},
     {"isotonic"},
+    {"notebook"},
     {"calibration"},
-    {"ordinal", "decision", "voting"},
     {"wrappers"},
+    {"ordinal", "decision", "voting"},
     {"metrics"},
     {"durable"},
     {"plot"},
@@ -60,7 +60,7 @@ APT = "on Debian: apt install make gcc python3-dev python3-venv"
 def part_of(path: Path) -> str:
     """Return the part of the package that a file belongs to; "" for the package's own file."""
     first = path.relative_to(PACKAGE).parts[0]
-    return "" if first == "__init__.py" else first.removesuffix(".py")
+    return "" if first in ("__init__.py", "__init__.pyi") else first.removesuffix(".py")
 
 
 def imports(path: Path) -> set[str]:
@@ -238,7 +238,7 @@ def test_optional_packages_load_only_when_used() -> None:
     assert output_of(code) == ["[]"]
 
 
-@pytest.mark.parametrize("part", streamcal._PARTS)
+@pytest.mark.parametrize("part", sorted(homes_of("streamcal").keys() - set(streamcal.__all__)))
 def test_other_parts_load_when_touched(part: str) -> None:
     code = (
         "import sys, streamcal\n"
@@ -297,9 +297,18 @@ def test_public_names_of_parts_resolve_and_are_documented(part: str) -> None:
         assert inspect.getdoc(getattr(module, name)), name
 
 
+def test_no_module_hides_a_public_name_of_its_package() -> None:
+    """An imported module becomes an attribute of its package, in the place of a function."""
+    for path in PACKAGE.rglob("__init__.pyi"):
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        homes = homes_of(package)
+        functions = {name for name, home in homes.items() if home != package}
+        assert not functions & {found.name for found in pkgutil.iter_modules([str(path.parent)])}
+
+
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'streamcal' has no attribute 'nothing'"):
-        streamcal.nothing  # noqa: B018
+        getattr(streamcal, "nothing")  # noqa: B009
 
 
 def test_the_changelog_is_at_this_version() -> None:
@@ -314,9 +323,9 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
     named = re.findall(r"`((?:streamcal|tests|asv_bench|\.ci)/[\w./]+)`", "\n".join(table))
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
-    parts = re.findall(r"^  ([a-z_]+(?:/|\.py)) ", guide, re.MULTILINE)
+    parts = re.findall(r"^  ([a-z_]+(?:/|\.pyi?)) ", guide, re.MULTILINE)
     on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
-    on_disk -= {"__pycache__/", "py.typed", "meson.build"}
+    on_disk -= {"__pycache__/", "__init__.py", "py.typed", "meson.build"}
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 

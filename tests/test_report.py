@@ -33,10 +33,9 @@ from streamcal import (
     PlattCalibrator,
     SegmentCalibrator,
 )
-from streamcal._log_loss import log_losses
 from streamcal.calibration.base import Calibrator
 from streamcal.cli.app import app
-from streamcal.cli.subjects import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
 from streamcal.durable.engine import run as run_stream
 from streamcal.durable.keys import name_of
@@ -44,6 +43,7 @@ from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import Timeline
 from streamcal.metrics import CORP, ECE, multicalibration_error
+from streamcal.metrics.log_loss import log_losses
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import learner_sections, page, run_sections, watch
 from streamcal.report.content import Report, Section, Table, thin

@@ -24,8 +24,8 @@ import pytest
 from streamcal import tables
 from streamcal.cli import checkpoint
 from streamcal.cli.app import app
+from streamcal.cli.report_sources import StoreSubject
 from streamcal.cli.resumable_output import ResumableOutput
-from streamcal.cli.subjects import StoreSubject
 from streamcal.durable import Store, StoreError
 from tests import WITHOUT_BYTE_CODE
 from tests.runner import CliRunner

@@ -26,7 +26,6 @@ from streamcal._validation import (
 from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
@@ -35,6 +34,7 @@ from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
 

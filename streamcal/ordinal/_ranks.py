@@ -16,7 +16,6 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
-from streamcal._clone import Cloned
 from streamcal._state import (
     Arrays,
     Fields,
@@ -32,6 +31,7 @@ from streamcal._state import (
     state_of,
     unpack,
 )
+from streamcal._state.clone import Cloned
 from streamcal._validation import (
     LARGEST,
     SHORTEST_HALF_LIFE,

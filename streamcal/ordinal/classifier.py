@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget
 
-from streamcal._routing import AnyRegressor, Features, Routing, last_step, name_of
-from streamcal._snapshot import ClassifierSnapshot
 from streamcal._state import (
     Arrays,
     Fields,
@@ -50,6 +48,8 @@ from streamcal.ordinal._label_order import LabelOrder
 from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
+from streamcal.wrappers.routing import AnyRegressor, Features, Routing, last_step, name_of
+from streamcal.wrappers.snapshot import ClassifierSnapshot
 
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state.clone import Cloned
 from streamcal._state.score_index import MOST_WEIGHT, check_held, read_index
 from streamcal._validation import (
     as_number,
