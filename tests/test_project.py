@@ -23,7 +23,7 @@ import pytest
 
 import streamcal
 from streamcal._lazy import homes_of
-from tests.conftest import IN_ONE_PROCESS, OPTIONAL, pytest_collection_modifyitems, scope_of
+from tests.conftest import IN_ONE_PROCESS, OPTIONAL, SLOW, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
@@ -342,7 +342,7 @@ def test_no_test_limits_its_own_process() -> None:
 
 
 def test_files_that_share_what_is_slow_to_make_stay_in_one_process() -> None:
-    shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS]
+    shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS | SLOW]
     assert all(path.exists() for path in shared)
     assert scope_of("tests/test_spark.py::test_a[x::y/z]") == "tests/test_spark.py"
     assert scope_of("tests/test_store.py::test_a[x]") == "tests/test_store.py::test_a[x]"
