@@ -31,11 +31,23 @@ settings.load_profile(
 IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 
 
-# What `make test-fast` leaves out: a JVM, a browser, Ray, documents, processes that are killed.
+# What `make test-fast` leaves out: a JVM, a browser, Ray, documents, JAX's compiler, processes that
+# are killed, tests with thousands of cases. Naming a file runs it.
 SLOW = {
-    *("bench_compare", "demo", "docs", "examples", "extras", "interruptions", "kafka"),
-    *("out_of_memory", "pictures", "power", "processes", "readme", "report", "resume", "sharded"),
-    *("spark", "study"),
+    *("anytime", "anytime_calibrator", "bench_compare", "cli", "convex_losses", "convex_stack"),
+    *("cusum_layer", "demo", "docs", "examples", "extras", "files", "hostile_states"),
+    *(
+        "interruptions",
+        "jobs",
+        "kafka",
+        "out_of_memory",
+        "pictures",
+        "power",
+        "processes",
+        "readme",
+    ),
+    *("report", "resume", "sharded", "spark", "store", "study", "threads", "threshold_classifier"),
+    *("voting",),
 }
 
 
