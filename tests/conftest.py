@@ -46,8 +46,8 @@ SLOW = {
         "processes",
         "readme",
     ),
-    *("report", "resume", "sharded", "spark", "store", "study", "threads", "threshold_classifier"),
-    *("voting",),
+    *("report", "resume", "sharded", "spark", "store", "study", "threads"),
+    *("threshold_classifier", "voting"),
 }
 
 
