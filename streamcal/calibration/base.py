@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Stateful
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_score, as_vector, as_weights, check_same_length
 from streamcal._whole import Step, write_to
-from streamcal.calibration.card import card
-from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.kernels.expert import Expert
+from streamcal.notebook.card import card
+from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
 
 
 class Calibrator(Stateful, Cloned, ABC):

@@ -60,11 +60,11 @@ from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
-from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.tickets import POWERS, MeanDelay, Ticket, as_tickets, read_ticket
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
+from streamcal.notebook.shape import Samples, Shape
 
 _Answer = TypeVar("_Answer")
 

@@ -26,15 +26,15 @@ from streamcal._validation import (
 from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
+from streamcal.isotonic.sums import check_sums
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal._clone import Cloned
 from streamcal._state import Stateful
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability
 from streamcal._whole import Step
-from streamcal.calibration.card import card
-from streamcal.calibration.shape import Shape, Vector
+from streamcal.notebook.card import card
+from streamcal.notebook.shape import Shape, Vector
 
 
 class JointCalibrator(Stateful, Cloned, ABC):

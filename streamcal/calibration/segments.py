@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import column_of, like_given
 from streamcal._locked import Locked
 from streamcal._state import (
@@ -32,6 +31,7 @@ from streamcal._state import (
     require,
     state_of,
 )
+from streamcal._state.clone import Cloned
 from streamcal._validation import (
     as_number,
     as_probability,
@@ -43,13 +43,13 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_binary, predict_learn_known
-from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.probability import as_label
 from streamcal.calibration.tickets import Ticket, as_tickets
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
+from streamcal.notebook.card import card
 
 Array = NDArray[np.float64]
 

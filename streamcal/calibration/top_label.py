@@ -20,7 +20,7 @@ from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator, check_binary
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
-from streamcal.calibration.shape import Shape
+from streamcal.notebook.shape import Shape
 
 
 class TopLabelCalibrator(Locked, JointCalibrator):

@@ -11,13 +11,13 @@ from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import predict_learn_known
-from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
+from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
 Hashes = NDArray[np.uint64]

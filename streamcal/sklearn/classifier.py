@@ -23,8 +23,8 @@ from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.wrappers._checks import check_binary_calibrator
-from streamcal.wrappers._strategies import Columns, OwningStrategy, make_strategy
+from streamcal.wrappers.checks import check_binary_calibrator
+from streamcal.wrappers.strategies import Columns, OwningStrategy, make_strategy
 
 
 # scikit-learn has no types.

@@ -19,8 +19,6 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import AnyClassifier, BatchRouting, Features
-from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import (
     as_weight,
@@ -32,23 +30,13 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
 from streamcal.kernels.plain import are_probabilities
-from streamcal.wrappers._checks import (
-    add_batch_weights,
-    as_batch_weights,
-    as_probabilities_of_labels,
-    as_probability_columns,
-    check_binary_calibrator,
-    check_classifier,
-    check_n_rows,
-    check_probabilities,
-)
+from streamcal.notebook.card import MOST_CARDS, card, labelled, note
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
@@ -63,7 +51,20 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import (
+from streamcal.wrappers.checks import (
+    add_batch_weights,
+    as_batch_weights,
+    as_probabilities_of_labels,
+    as_probability_columns,
+    check_binary_calibrator,
+    check_classifier,
+    check_n_rows,
+    check_probabilities,
+)
+from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
+from streamcal.wrappers.served import Served
+from streamcal.wrappers.snapshot import MiniBatchClassifierSnapshot
+from streamcal.wrappers.strategies import (
     FeatureColumns,
     OwningStrategy,
     Raw,
@@ -71,7 +72,6 @@ from streamcal.wrappers._strategies import (
     as_rows,
     make_strategy,
 )
-from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
 

@@ -11,8 +11,8 @@ from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
 from streamcal.calibration.packed_tickets import pack_ticket, unpack_plain, unpack_ticket
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import OwnTicket
-from streamcal.wrappers._checks import as_probabilities_of_labels
 from streamcal.wrappers._json import as_count, as_pairs, as_share, from_pairs
+from streamcal.wrappers.checks import as_probabilities_of_labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, to_native_series
 
-from streamcal._routing import last_step, name_of
 from streamcal._validation import (
     LEAST_PROBABILITY,
     MOST_PROBABILITY,
@@ -22,6 +21,7 @@ from streamcal._validation import (
     check_probability_range,
 )
 from streamcal.calibration.base import Calibrator, check_binary
+from streamcal.wrappers.routing import last_step, name_of
 
 
 def check_classifier(classifier: Any) -> None:
