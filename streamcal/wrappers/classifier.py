@@ -646,6 +646,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         shown = as_probabilities_of_labels(served.calibrated)
         if served.sampling_rate != 1.0:
             shown = answers_among_kept(shown, as_sampling_rate(served.sampling_rate))
+        if served.n_alarms > self.n_alarms:
+            raise ValueError(
+                "`served` must be from this model or an earlier state of it, which has had"
+                f" {self.n_alarms} alarms, got one after {served.n_alarms}"
+            )
         if not self._is_current(served.n_alarms):
             return raw, shown, None
         self._strategy.check_tickets(served.tickets)
