@@ -12,11 +12,13 @@ BIN := .venv/bin
 ASV = HOME="$(CURDIR)/.asv/home" $(BIN)/asv
 ASV_RUN = $(ASV) run --config asv_bench/asv.conf.json -E existing:$(CURDIR)/$(BIN)/python --show-stderr
 
-.PHONY: help demo test test-long asv bench bench-quick bench-compare docs pictures readme-table clean
+.PHONY: help demo test test-fast test-long coverage asv bench bench-quick bench-compare docs pictures readme-table clean
 
 help:
 	@echo "make demo                         calibrate real streams: a table, a picture and scores in demo/"
 	@echo "make test                         every gate: style, types, wheel, benchmarks once, tests"
+	@echo "make test-fast                    the tests of a change's inner loop: no JVM, browser or document"
+	@echo "make coverage                     the same tests, and the lines of Python that none of them ran"
 	@echo "make test-long                    the tests as on other processors; each extra installed alone"
 	@echo "make bench [BENCH=regex]          the benchmarks in full"
 	@echo "make bench-compare BASE=revision  this tree against a revision; fails on a regression"
@@ -31,6 +33,16 @@ demo:
 
 test:
 	@.ci/run
+
+# `tests/conftest.py` names what is left out. FAST="tests/test_x.py" runs some of these.
+FAST ?=
+test-fast:
+	@.ci/venv test
+	@CI=1 $(BIN)/python -m pytest --quiet --numprocesses auto --fast $(FAST)
+
+coverage:
+	@.ci/venv test
+	@CI=1 $(BIN)/python -m pytest --quiet --numprocesses auto --fast -p tests.measured $(FAST)
 
 test-long:
 	@.ci/long

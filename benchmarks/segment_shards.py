@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from streamcal import Calibrator, HedgedCalibrator, SegmentCalibrator
-from streamcal._log_loss import log_losses
+from streamcal.metrics.log_loss import log_losses
 
 Vector = NDArray[np.float64]
 Columns = dict[str, NDArray[np.int64]]

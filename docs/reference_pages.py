@@ -38,7 +38,7 @@ PARTS = {
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "report"}
+INTERNAL = {"cli", "kernels", "notebook", "report"}
 
 
 def exported(module: ModuleType) -> list[str]:

@@ -1,37 +1,62 @@
-"""Names of a package that load their modules when they are first touched."""
+"""Names of a package that load their modules when they are first touched.
 
+The stub of a package, ``__init__.pyi``, is the list of its public names. Type checkers and editors
+read it as any stub; `attach` reads the same lines, each ``from module import name as name``.
+"""
+
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+_IMPORT = re.compile(r"^from ([\w.]+) import \(?\s*(\w+) as ", re.MULTILINE)
 
-def attach(
-    package: str, names: Sequence[str], homes: Mapping[str, str], parts: Sequence[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package with these public names.
 
-    ``homes`` holds the module of each name, in full or as seen from the package. Any other public
-    name that the package does not define is a module of the package. So are ``parts``, which
-    ``__dir__`` leaves out: `help` touches what it lists, and a part may need an extra.
+def homes_of(package: str) -> dict[str, str]:
+    """Return the public names of a package and their modules; that of a module is its package.
 
     Examples
     --------
-    >>> getter, lister = attach("streamcal.losses", ["Log", "get"], {"Log": "_mean"})
-    >>> getter("Log").__name__, lister()
-    ('Log', ['Log', 'get'])
+    >>> homes_of("streamcal.voting")["VoteClassifier"]
+    'streamcal.voting.classifier'
     """
+    folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+    text = (folder / "__init__.pyi").read_text(encoding="utf-8")
+    return {name: home for home, name in _IMPORT.findall(text)}
+
+
+def attach(
+    package: str, unlisted: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from its stub.
+
+    No module of a package has the name of a class or function in it: once imported, the module
+    would hide it. Names that are ``unlisted`` can be touched, but are not in ``__all__``: `help`
+    touches what is listed, and a part may need an extra.
+
+    Examples
+    --------
+    >>> getter, lister, names = attach("streamcal.losses")
+    >>> getter("Log").__name__, "Log" in lister(), "Log" in names
+    ('Log', True, True)
+    """
+    homes = homes_of(package)
+    listed = sorted(homes.keys() - set(unlisted))
 
     def get(name: str) -> Any:
-        if name in homes:
-            home = homes[name]
-            full = home if home.startswith("streamcal.") else f"{package}.{home}"
-            value = getattr(import_module(full), name)
-        elif name in names or name in parts:
-            value = import_module(f"{package}.{name}")
-        else:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        if home == package:
+            value: Any = import_module(f"{package}.{name}")
+        else:
+            value = getattr(import_module(home), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: sorted(names)
+    def names() -> list[str]:
+        return sorted([*listed, *({"__version__"} & vars(sys.modules[package]).keys())])
+
+    return get, names, listed

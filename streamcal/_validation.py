@@ -278,7 +278,7 @@ def check_label(y: Any) -> None:
 
 
 def is_missing(y: Any) -> bool:
-    """Return whether None or NaN stands for a label.
+    """Return whether None, NaN or ``pandas.NA`` stands for a label.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def is_missing(y: Any) -> bool:
     """
     try:
         return y is None or bool(y != y)
-    except ArithmeticError:  # a decimal that is a signaling NaN
+    except (ArithmeticError, TypeError):  # a decimal that is a signaling NaN; `pandas.NA`
         return True
 
 

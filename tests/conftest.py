@@ -31,6 +31,26 @@ settings.load_profile(
 IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 
 
+# What `make test-fast` leaves out: a JVM, a browser, Ray, documents, JAX's compiler, processes that
+# are killed, tests with thousands of cases. Naming a file runs it.
+SLOW = {
+    *("anytime", "anytime_calibrator", "bench_compare", "cli", "convex_losses", "convex_stack"),
+    *("cusum_layer", "demo", "docs", "examples", "extras", "files", "hostile_states"),
+    *(
+        "interruptions",
+        "jobs",
+        "kafka",
+        "out_of_memory",
+        "pictures",
+        "power",
+        "processes",
+        "readme",
+    ),
+    *("report", "resume", "sharded", "spark", "store", "study", "threads"),
+    *("threshold_classifier", "voting"),
+}
+
+
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
     *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
@@ -97,12 +117,22 @@ class WithoutExtras:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out files that take long (SLOW)")
     parser.addoption(
         "--order",
         metavar="SEED",
         help="shuffle the files, and the tests of each, by a number; 'drawn' draws one, and the"
         " summary says which",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow files, unless one is named, and what streams of Spark do."""
+    named = {Path(str(each).partition("::")[0]).resolve() for each in config.args}
+    if not config.option.fast or collection_path in named:
+        return None
+    slow = collection_path.stem.removeprefix("test_") in SLOW and "tests" in collection_path.parts
+    return slow or collection_path.match("streamcal/spark") or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

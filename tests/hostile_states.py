@@ -9,6 +9,7 @@ fails::
 """
 
 import copy
+import functools
 import json
 import math
 import random
@@ -50,7 +51,6 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful
-from streamcal._state.stateful import _HOME
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
@@ -323,6 +323,7 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
 BASES = (CodedMetric, LinearRanker, RankLearner)  # of classes that have bytes
 
 
+@functools.cache
 def classes() -> dict[str, type[Stateful]]:
     """Return the concrete classes of the package that have bytes, by name."""
     found = {}
@@ -502,7 +503,7 @@ class Mutant:
         header: Any = {"kind": kind, "fields": fields, "arrays": listed}
         what = rng.randrange(4)
         if what == 0:
-            header["kind"] = rng.choice([*_HOME, "Stateful", "Calibrator", None, 5, "x"])
+            header["kind"] = rng.choice([*classes(), "Stateful", "Calibrator", None, 5, "x"])
         elif what == 1 and listed:
             rng.choice(listed)[rng.randrange(3)] = rng.choice(
                 [*VALUES, [10**12], [-1], [-1, -8], [2**40, 2**40], [True], [0.5], "<f8", "|u1"]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from streamcal import losses
 
 
@@ -183,3 +185,14 @@ def probe(low: float, high: float) -> float:
     if low == -math.inf:
         return -1.0 if high == 0.0 else 2.0 * high
     return (low + high) / 2.0
+
+
+def total_log_loss(p, y) -> float:
+    """Return the sum of the log losses of probabilities."""
+    p, y = np.asarray(p), np.asarray(y)
+    return float(-np.sum(np.where(y == 1.0, np.log(p), np.log1p(-p))))
+
+
+def log_loss(p, y) -> float:
+    """Return the mean log loss of probabilities."""
+    return total_log_loss(p, y) / np.size(y)

@@ -44,6 +44,8 @@ def public_classes() -> set[type]:
             continue
         if "._" in module.name or module.name.startswith("streamcal.kernels"):
             continue
+        if module.name in ("streamcal.wrappers.routing", "streamcal.wrappers.strategies"):
+            continue  # parts of wrappers
         for name, value in vars(import_module(module.name)).items():
             own = inspect.isclass(value) and value.__module__ == module.name
             if not own or name.startswith("_") or inspect.isabstract(value):

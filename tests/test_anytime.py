@@ -22,7 +22,7 @@ from streamcal import (
     isotonic_fit,
     losses,
 )
-from streamcal.losses._derivative import weighted_derivative
+from streamcal.losses.derivatives import weighted_derivative
 from tests import oracles, oracles_convex
 
 BACKENDS = ["host", "device"]

@@ -24,6 +24,7 @@ from streamcal import (
     TopLabelCalibrator,
 )
 from tests.contract import calibrator_contract, classifier_contract
+from tests.oracles import log_loss
 
 TestBeta = calibrator_contract(
     BetaCalibrator(),
@@ -54,10 +55,6 @@ TestJointWrapper = classifier_contract(
 
 probabilities = st.floats(0.0, 1.0)
 weights = st.sampled_from([1.0, 1e-60, 0.3, 1e60])
-
-
-def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
 
 
 @pytest.mark.parametrize("bad", [(1.5, 1, 1.0), (0.5, 2, 1.0), (0.5, 1, 0.0), ("0.5", 1, 1.0)])

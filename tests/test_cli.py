@@ -39,7 +39,6 @@ from streamcal import cli, losses, tables
 from streamcal.calibration import IsotonicCalibrator
 from streamcal.cli import calibrate as calibrating
 from streamcal.cli import calibrate_loop, calibrator_settings, main
-from streamcal.cli.app import app
 from streamcal.cli.console import progress
 from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
@@ -47,18 +46,9 @@ from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
 from streamcal.durable import Store, name_of
 from tests import WITHOUT_BYTE_CODE
-from tests.runner import CliRunner
+from tests.runner import run
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def run(*arguments: Any, status: float = 0, **options: Any) -> Any:
-    """Run a command in this process; a traceback fails the test."""
-    result = CliRunner().invoke(app, list(map(str, arguments)), **options)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == status, result.output
-    return result
 
 
 def calibrate(path: Any, *arguments: Any, calibrator: str = "isotonic", **options: Any) -> Any:
@@ -304,9 +294,9 @@ def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: 
     for now, (p, _, key, _, _) in enumerate(rows):
         ready = [late for late in waiting if late[0] <= now and late[1][-1] < now]
         waiting = [late for late in waiting if late not in ready]
-        for _, run in ready:
-            for name in dict.fromkeys(keys[i] for i in run):
-                mine = [i for i in run if keys[i] == name]
+        for _, these in ready:
+            for name in dict.fromkeys(keys[i] for i in these):
+                mine = [i for i in these if keys[i] == name]
                 twins[name].learn_group(
                     [rows[i][0] for i in mine],
                     [rows[i][1] for i in mine],

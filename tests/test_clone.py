@@ -24,7 +24,7 @@ from streamcal import (
     ThresholdClassifier,
     VoteClassifier,
 )
-from streamcal._clone import Cloned
+from streamcal._state.clone import Cloned
 from streamcal.metrics import CORP, MacroMAE
 from streamcal.ordinal import CuSumRank, StreamingThresholds
 

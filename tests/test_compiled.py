@@ -73,7 +73,7 @@ from streamcal.ordinal import (
     optimal_thresholds,
 )
 from streamcal.ordinal._jobs import sum_prefixes
-from streamcal.ordinal._samples import Samples
+from streamcal.ordinal.samples import Samples
 from streamcal.ordinal.thresholds import find_cuts
 from tests import oracles, oracles_convex
 

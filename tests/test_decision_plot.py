@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
 
-from streamcal.cli.app import app
 from streamcal.decision import maximize, utility_curve
 from streamcal.plot import UtilityCurveDisplay
-from tests.runner import CliRunner
+from tests import runner
 
 mpl.use("Agg")
 
 
-def run(*arguments: Any, status: float = 0) -> Any:
-    result = CliRunner().invoke(app, ["decide", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == status, result.output
-    return result
+run = partial(runner.run, "decide")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """`CalibratedClassifier` with a drift detector: alarms, and the calibrators after them."""
 
+import dataclasses
 import pickle
 from collections import deque
 from typing import Any
@@ -175,3 +176,12 @@ def test_the_detector_is_cloned() -> None:
     assert model.clone().drift_detector is not None
     with pytest.raises(TypeError, match="ADWIN"):
         model.to_bytes()
+
+
+def test_what_was_served_after_more_alarms_is_refused() -> None:
+    model = CalibratedClassifier(FixedModel(), drift_detector=drift.ADWIN())
+    (x, y), *_ = drifting_stream(1, 1)
+    served = dataclasses.replace(model.serve_one(x), n_alarms=2)
+    with pytest.raises(ValueError, match="has had 0 alarms, got one after 2"):
+        model.learn_one(x, y, served=served)
+    assert not model.calibrators

@@ -35,7 +35,7 @@ def test_an_extra_alone_does_what_it_is_for(extra: Any, tmp_path: Path) -> None:
 def test_what_needs_an_extra_is_skipped_without_it() -> None:
     """A file, a test, a file of doctests, and a doctest."""
     names = ("tests/test_cusum_layer.py", "tests/test_frames.py::test_calibrators")
-    files = ("streamcal/_jax.py", "streamcal/losses/_convex.py")
+    files = ("streamcal/losses/derivatives.py", "streamcal/losses/_convex.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.without_jax", *names, *files]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"], cwd=TESTS.parent, capture_output=True, text=True

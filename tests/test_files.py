@@ -18,10 +18,9 @@ import pytest
 
 from streamcal import tables
 from streamcal.cli import checkpoint
-from streamcal.cli.app import app
 from streamcal.durable.files import files_of_store
 from streamcal.durable.store import Store
-from tests.runner import CliRunner
+from tests.runner import run
 from tests.test_resume import Crash, _Always, write_table
 
 N, BATCH = 60, 15
@@ -41,9 +40,7 @@ def command(table: str, out: str, *, store: bool = True) -> list[str]:
 
 
 def invoke(*arguments: Any) -> tuple[int, str]:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = run(*arguments, status=None)
     return result.exit_code, result.stderr
 
 

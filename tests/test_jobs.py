@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import _worker
-from streamcal._worker import Worker
+from streamcal import _processes
+from streamcal._processes import Worker
 from streamcal.ordinal import _jobs, optimal_thresholds
 from tests.interrupts import InterruptionError, interrupt, points_of
 
@@ -21,7 +21,7 @@ def data() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def _least_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jobs, "LEAST_CELLS", 0)
 
 
@@ -86,7 +86,7 @@ class _Flag(list[int]):
 
     def __setitem__(self, at: Any, state: Any) -> None:
         super().__setitem__(at, state)
-        if state == _worker._IDLE:
+        if state == _processes._IDLE:
             self.is_idle.set()
 
 
@@ -96,12 +96,12 @@ class _Inside:
     def __init__(self, function: Any) -> None:
         import multiprocess
 
-        self.flag = _Flag(_worker._STARTING)
+        self.flag = _Flag(_processes._STARTING)
         self.pipe, other = multiprocess.Pipe()
         self.has_job = False
         self.process: Any = None
         self.thread = threading.Thread(
-            target=_worker._run_jobs, args=(function, other, self.flag), daemon=True
+            target=_processes._run_jobs, args=(function, other, self.flag), daemon=True
         )
         self.thread.start()
         self.flag.is_idle.wait()
@@ -116,7 +116,7 @@ class _Inside:
 def test_an_interrupted_worker_gives_no_answer_of_another_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_worker, "_Running", _Inside)
+    monkeypatch.setattr(_processes, "_Running", _Inside)
 
     def ask(worker: Worker, a: float) -> Any:
         while not worker.submit(a, 2.0):
@@ -176,7 +176,7 @@ def test_an_interrupted_solve_leaves_neither_memory_nor_processes(
         part = np.ascontiguousarray(differences[:, low:high])
         return _jobs.sum_prefixes(labels, w, part, first, stop)
 
-    monkeypatch.setattr(_worker, "_Running", NotedWorker)
+    monkeypatch.setattr(_processes, "_Running", NotedWorker)
     monkeypatch.setattr(_jobs, "_summarise_shared", summarise)  # in a process it stays attached
     monkeypatch.setattr(_jobs, "_spare", [])
     expected = optimal_thresholds(*data[0], method="divide").risk

@@ -24,7 +24,7 @@ from streamcal._whole import do_all
 from streamcal.calibration.joint_hedge import JointHedge, JointTicket
 from streamcal.kernels import joint
 from streamcal.kernels.joint import JointMaps, Matrix
-from streamcal.wrappers._strategies import OneVsRest
+from streamcal.wrappers.strategies import OneVsRest
 from tests.fixed_model import FixedModel
 from tests.oracles_hedged import mixtures
 from tests.oracles_joint import Maps

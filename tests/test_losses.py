@@ -537,3 +537,12 @@ def test_loss_that_is_not_mean_type_is_refused_where_a_mean_is_needed() -> None:
 def test_importing_losses_compiles_nothing() -> None:
     code = "import sys, streamcal.losses; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_values_need_no_jax() -> None:
+    code = (
+        "import sys\nfrom streamcal import losses\n"
+        "assert losses.Huber()(3.0, 0.0) == 2.5\nassert losses.get('lp')(4.0, 0.0) == 8.0\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

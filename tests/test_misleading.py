@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from river import naive_bayes
 from river.base import Classifier
@@ -48,9 +49,14 @@ def test_a_weight_that_can_not_be_compared_is_named(learner: Any) -> None:
             learner.learn_one(*given, SIGNALING, 1.0)
 
 
-def test_a_label_that_can_not_be_compared_is_named() -> None:
-    with pytest.raises(ValueError, match="`y` must be a label, got sNaN"):
-        CalibratedClassifier(naive_bayes.GaussianNB()).learn_one({"a": 1.0}, SIGNALING)
+@pytest.mark.parametrize("missing", [SIGNALING, pd.NA], ids=str)
+def test_a_label_that_can_not_be_compared_is_named(missing: Any) -> None:
+    model = CalibratedClassifier(naive_bayes.GaussianNB())
+    with pytest.raises(ValueError, match=f"`y` must be a label, got {missing}"):
+        model.learn_one({"a": 1.0}, missing)
+    frame = pd.DataFrame({"a": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=f"`y` must hold labels, got {missing} at position 1"):
+        model.learn_many(frame, pd.Series([True, missing], dtype=object))
 
 
 class Listed(naive_bayes.GaussianNB):

@@ -12,7 +12,7 @@ from river import linear_model, utils
 from scipy.integrate import quad
 
 from streamcal.metrics import MulticalibrationError, multicalibration_error
-from streamcal.metrics._segment_errors import Group, adjust, measure, range_tail
+from streamcal.metrics.segment_errors import Group, adjust, measure, range_tail
 from tests.oracles_diagnostics import segment_error, segments_of
 
 FIELDS = ("country", "device")

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from streamcal import PlattCalibrator
 from streamcal.kernels.platt import project
+from tests.oracles import log_loss
 
 probabilities = st.floats(0.0, 1.0)
 weights = st.floats(1e-6, 1e6)
@@ -20,10 +21,6 @@ def stream(n: int, slope: float, intercept: float, seed: int = 0) -> tuple[np.nd
     s = rng.normal(0.0, 2.0, n)
     y = rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-(slope * s + intercept)))
     return 1.0 / (1.0 + np.exp(-s)), y.astype(float)
-
-
-def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    return float(-np.mean(np.where(y == 1.0, np.log(p), np.log1p(-p))))
 
 
 def naive(scores: np.ndarray, y: np.ndarray, w: np.ndarray) -> list[float]:

@@ -6,6 +6,7 @@ import graphlib
 import inspect
 import itertools
 import os
+import pkgutil
 import py_compile
 import re
 import shutil
@@ -21,7 +22,8 @@ from typing import Any
 import pytest
 
 import streamcal
-from tests.conftest import IN_ONE_PROCESS, OPTIONAL, pytest_collection_modifyitems, scope_of
+from streamcal._lazy import homes_of
+from tests.conftest import IN_ONE_PROCESS, OPTIONAL, SLOW, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "streamcal"
@@ -31,17 +33,15 @@ SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {
-        *("_clone", "_extras", "_frames", "_jax", "_lazy", "_locked", "_log_loss", "_pool"),
-        *("_routing", "_snapshot", "_validation", "_worker"),
-    },
+    {"_extras", "_frames", "_lazy", "_locked", "_processes", "_validation"},
     {"losses"},
     {"kernels"},
     {"_state", "_whole"},
     {"isotonic"},
+    {"notebook"},
     {"calibration"},
-    {"ordinal", "decision", "voting"},
     {"wrappers"},
+    {"ordinal", "decision", "voting"},
     {"metrics"},
     {"durable"},
     {"plot"},
@@ -60,7 +60,7 @@ APT = "on Debian: apt install make gcc python3-dev python3-venv"
 def part_of(path: Path) -> str:
     """Return the part of the package that a file belongs to; "" for the package's own file."""
     first = path.relative_to(PACKAGE).parts[0]
-    return "" if first == "__init__.py" else first.removesuffix(".py")
+    return "" if first in ("__init__.py", "__init__.pyi") else first.removesuffix(".py")
 
 
 def imports(path: Path) -> set[str]:
@@ -135,6 +135,18 @@ def test_no_imports_run_in_a_circle() -> None:
     assert graph["streamcal.isotonic.stack"] >= {"streamcal.isotonic.mean_stack"}
     assert graph["streamcal.kernels.joint"] >= {"streamcal.kernels.hedge"}
     graphlib.TopologicalSorter(graph).prepare()  # raises where there is a circle
+
+
+def test_what_other_packages_import_has_no_underscore() -> None:
+    """A module with one is for its own package; those of the package as a whole are for all."""
+    for path in MODULES:
+        inside = ".".join(path.relative_to(ROOT).parent.parts)
+        for name in imports(path):
+            parts = name.split(".")
+            private = [i for i, part in enumerate(parts) if re.match("_[a-z]", part)]
+            home = ".".join(parts[: private[0]]) if private else ""
+            if home.startswith("streamcal."):
+                assert f"{inside}.".startswith(f"{home}."), f"{path} imports {name}"
 
 
 def test_losses_and_kernels_know_nothing_of_river_or_data_frames() -> None:
@@ -226,7 +238,7 @@ def test_optional_packages_load_only_when_used() -> None:
     assert output_of(code) == ["[]"]
 
 
-@pytest.mark.parametrize("part", streamcal._PARTS)
+@pytest.mark.parametrize("part", sorted(homes_of("streamcal").keys() - set(streamcal.__all__)))
 def test_other_parts_load_when_touched(part: str) -> None:
     code = (
         "import sys, streamcal\n"
@@ -285,9 +297,18 @@ def test_public_names_of_parts_resolve_and_are_documented(part: str) -> None:
         assert inspect.getdoc(getattr(module, name)), name
 
 
+def test_no_module_hides_a_public_name_of_its_package() -> None:
+    """An imported module becomes an attribute of its package, in the place of a function."""
+    for path in PACKAGE.rglob("__init__.pyi"):
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        homes = homes_of(package)
+        functions = {name for name, home in homes.items() if home != package}
+        assert not functions & {found.name for found in pkgutil.iter_modules([str(path.parent)])}
+
+
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'streamcal' has no attribute 'nothing'"):
-        streamcal.nothing  # noqa: B018
+        getattr(streamcal, "nothing")  # noqa: B009
 
 
 def test_the_changelog_is_at_this_version() -> None:
@@ -302,9 +323,9 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
     named = re.findall(r"`((?:streamcal|tests|asv_bench|\.ci)/[\w./]+)`", "\n".join(table))
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
-    parts = re.findall(r"^  ([a-z_]+(?:/|\.py)) ", guide, re.MULTILINE)
+    parts = re.findall(r"^  ([a-z_]+(?:/|\.pyi?)) ", guide, re.MULTILINE)
     on_disk = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()}
-    on_disk -= {"__pycache__/", "py.typed", "meson.build"}
+    on_disk -= {"__pycache__/", "__init__.py", "py.typed", "meson.build"}
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 
@@ -321,7 +342,7 @@ def test_no_test_limits_its_own_process() -> None:
 
 
 def test_files_that_share_what_is_slow_to_make_stay_in_one_process() -> None:
-    shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS]
+    shared = [ROOT / "tests" / f"test_{name}.py" for name in IN_ONE_PROCESS | SLOW]
     assert all(path.exists() for path in shared)
     assert scope_of("tests/test_spark.py::test_a[x::y/z]") == "tests/test_spark.py"
     assert scope_of("tests/test_store.py::test_a[x]") == "tests/test_store.py::test_a[x]"

@@ -22,7 +22,7 @@ import typer
 
 from streamcal.cli import demo_table
 from streamcal.cli.app import app
-from tests.runner import CliRunner
+from tests.runner import run
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"]
@@ -138,7 +138,7 @@ def run_shell(code: str, folder: Path) -> None:
             demo_table.run(folder / "demo", limit=150)
         if not re.match(r"streamcal (?!demo|watch)", line):
             continue
-        done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:], catch_exceptions=False)
+        done = run(*shlex.split(line, comments=True)[1:], status=None)
         assert done.exit_code == 0, (line, done.output)
         for option in re.findall(r"--(?:out|report) (\S+)", line):
             assert (folder / option).stat().st_size > 0, option

@@ -33,10 +33,8 @@ from streamcal import (
     PlattCalibrator,
     SegmentCalibrator,
 )
-from streamcal._log_loss import log_losses
 from streamcal.calibration.base import Calibrator
-from streamcal.cli.app import app
-from streamcal.cli.subjects import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject
 from streamcal.decision import DecisionClassifier, EUMThreshold
 from streamcal.durable.engine import run as run_stream
 from streamcal.durable.keys import name_of
@@ -44,6 +42,7 @@ from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import Timeline
 from streamcal.metrics import CORP, ECE, multicalibration_error
+from streamcal.metrics.log_loss import log_losses
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import learner_sections, page, run_sections, watch
 from streamcal.report.content import Report, Section, Table, thin
@@ -65,18 +64,9 @@ from streamcal.report.table_sections import (
     miscalibration,
     of_table,
 )
-from tests.runner import CliRunner
+from tests.runner import run
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
-
-
-def run(*arguments: Any, status: float = 0) -> Any:
-    """Run a command in this process; a traceback fails the test."""
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == status, result.output
-    return result
 
 
 def samples(n: Any, seed: int = 3) -> tuple[Any, Any]:

@@ -23,12 +23,11 @@ import pytest
 
 from streamcal import tables
 from streamcal.cli import checkpoint
-from streamcal.cli.app import app
+from streamcal.cli.report_sources import StoreSubject
 from streamcal.cli.resumable_output import ResumableOutput
-from streamcal.cli.subjects import StoreSubject
 from streamcal.durable import Store, StoreError
 from tests import WITHOUT_BYTE_CODE
-from tests.runner import CliRunner
+from tests.runner import run
 
 COMMAND = [*WITHOUT_BYTE_CODE, "-m", "streamcal.cli", "calibrate"]  # some are killed
 
@@ -58,11 +57,7 @@ def calibrate(
 ) -> str:
     """Run the command in this process and return its output; a traceback fails the test."""
     command = ["calibrate", *arguments(table, out, store, *more)]
-    result = CliRunner().invoke(app, command, input=input)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == status, result.output
-    return result.stderr
+    return run(*command, status=status, input=input).stderr
 
 
 def states(store: Path) -> dict[str, bytes]:
@@ -137,7 +132,7 @@ def test_segments_go_on_as_if_nothing_had_happened(tmp_path: Path, delay: int) -
         calibrate(table, out, store, *more)
     calibrate(table, plain, None, *more, "--batch-size", 17)
     assert out.read_bytes() == plain.read_bytes()
-    result = CliRunner().invoke(app, ["report", str(store), "--out", str(tmp_path / "r.html")])
+    result = run("report", store, "--out", tmp_path / "r.html", status=None)
     assert result.exit_code == 0, result.output
     page = (tmp_path / "r.html").read_text()
     assert "SegmentCalibrator" in page

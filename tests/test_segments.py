@@ -28,15 +28,11 @@ from streamcal import (
     SegmentCalibrator,
     SegmentTicket,
 )
+from tests.oracles import total_log_loss as log_loss
 from tests.oracles_hedged import group_mixtures
 from tests.oracles_segments import PRIOR, SHARES, Segments, log_odds, sigmoid
 
 Sample = tuple[dict[str, Any], float, float, float]
-
-
-def log_loss(p: Any, y: Any) -> float:
-    p, y = np.asarray(p), np.asarray(y)
-    return float(-np.sum(y * np.log(p) + (1 - y) * np.log1p(-p)))
 
 
 def stream(seed: int, n: int, fields: tuple[str, ...] = ("a", "b", "c")) -> Iterator[Sample]:

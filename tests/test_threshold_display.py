@@ -1,5 +1,6 @@
 """The picture of thresholds and the command that finds them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
 
 from streamcal import optimal_thresholds
-from streamcal.cli.app import app
 from streamcal.plot import ThresholdDisplay
-from tests.runner import CliRunner
+from tests import runner
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,7 @@ def test_bad_names() -> None:
         ThresholdDisplay.from_predictions([1.0], [1], [0.5], names="abc")
 
 
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(app, ["thresholds", *map(str, arguments)])
+run = partial(runner.run, "thresholds", status=None)
 
 
 @pytest.fixture

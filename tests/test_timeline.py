@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from streamcal import HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator, PlattCalibrator
-from streamcal._log_loss import log_losses
 from streamcal.durable.engine import run
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import KEEP, LENGTH, MOST_WAITING, RECENT, TIMELINE, Timeline
+from streamcal.metrics.log_loss import log_losses
 
 NAN = math.nan
 

@@ -10,6 +10,7 @@ import pytest
 from streamcal import losses
 from streamcal.decision import METRIC_NAMES
 from streamcal.decision.goals import MetricName
+from streamcal.losses import names as loss_names
 from tests import typed_programs
 
 PROGRAMS = [
@@ -44,9 +45,9 @@ def names(of: Any) -> list[str]:
 
 
 def test_names_for_type_checkers_are_those_that_are_known() -> None:
-    assert names(losses.LossName) == list(losses._BY_NAME)
+    assert names(losses.LossName) == list(loss_names._BY_NAME)
     assert names(losses.MeanLossName) == [
-        name for name, loss in losses._BY_NAME.items() if isinstance(loss, losses.MeanLoss)
+        name for name, loss in loss_names._BY_NAME.items() if isinstance(loss, losses.MeanLoss)
     ]
-    assert names(losses.TaskLossName) == list(losses._TASK_BY_NAME)
+    assert names(losses.TaskLossName) == list(loss_names._TASK_BY_NAME)
     assert names(MetricName) == list(METRIC_NAMES)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streamcal._worker import Worker
+from streamcal._processes import Worker
 
 
 def until(condition: Any, timeout: float = 300.0) -> Any:
@@ -144,7 +144,7 @@ def test_a_lambda_reaches_the_process() -> None:
 
 def test_a_process_that_cannot_start_is_an_error_and_not_tried_forever() -> None:
     code = (
-        "from streamcal._worker import Worker\n"
+        "from streamcal._processes import Worker\n"
         "worker = Worker(sum)\n"
         "while not worker.submit([1]): pass\n"
     )

@@ -20,9 +20,8 @@ class Table1:
     n = size(100_000)
 
     def setup(self, n_labels: int) -> None:
-        from benchmarks.threshold_peers import numpy_independent, printed_dp, samples
+        from benchmarks.threshold_peers import Samples, numpy_independent, printed_dp, samples
         from streamcal import losses
-        from streamcal.ordinal._samples import Samples
         from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts, self.numpy, self.printed = find_cuts, numpy_independent, printed_dp
@@ -67,9 +66,8 @@ class Million:
     number = 1
 
     def setup(self, method: str) -> None:
-        from benchmarks.threshold_peers import samples
+        from benchmarks.threshold_peers import Samples, samples
         from streamcal import losses
-        from streamcal.ordinal._samples import Samples
         from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts = find_cuts
@@ -109,10 +107,9 @@ class Jobs:
     number = 1
 
     def setup(self, n_jobs: int) -> None:
-        from benchmarks.threshold_peers import samples
+        from benchmarks.threshold_peers import Samples, samples
         from streamcal import losses
         from streamcal.ordinal._jobs import JobOptions
-        from streamcal.ordinal._samples import Samples
         from streamcal.ordinal.thresholds import find_cuts
 
         self.find_cuts, self.where = find_cuts, JobOptions

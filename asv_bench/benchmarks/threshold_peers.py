@@ -6,6 +6,11 @@ import numpy as np
 
 from benchmarks.compiled import compiled
 
+try:
+    from streamcal.ordinal.samples import Samples as Samples
+except ImportError:  # a revision to compare with may have the older name
+    from streamcal.ordinal._samples import Samples as Samples
+
 
 def samples(n: int, n_labels: int, seed: int = 1) -> tuple[Any, Any]:
     """Return scores in random order and labels (from 1) that follow them noisily."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from streamcal._lazy import homes_of
 from streamcal._state.checks import Arrays, Fields, as_list, as_name, require
 from streamcal._state.format import damaged, decode, encode
 from streamcal.losses import (
@@ -32,46 +33,12 @@ from streamcal.losses import (
     get_task,
 )
 
-# The modules of this library's classes, each imported when a state names the class.
-_HOME = {
-    "AM": "streamcal.decision.goals",
-    "Accuracy": "streamcal.decision.goals",
-    "AnytimeCalibrator": "streamcal.calibration.anytime",
-    "BetaCalibrator": "streamcal.calibration.beta",
-    "CalibratedClassifier": "streamcal.wrappers.classifier",
-    "CalibratedRegressor": "streamcal.wrappers.regressor",
-    "CuSumRank": "streamcal.ordinal.cusum",
-    "DecisionClassifier": "streamcal.decision.classifier",
-    "EUMThreshold": "streamcal.decision.eum",
-    "FBeta": "streamcal.decision.goals",
-    "FractionalLinear": "streamcal.decision.goals",
-    "GMean": "streamcal.decision.goals",
-    "GTPPR": "streamcal.decision.goals",
-    "HMean": "streamcal.decision.goals",
-    "HedgedCalibrator": "streamcal.calibration.hedged",
-    "HistogramCalibrator": "streamcal.calibration.histogram",
-    "IdentityCalibrator": "streamcal.calibration.identity",
-    "IsotonicCalibrator": "streamcal.calibration.isotonic",
-    "Jaccard": "streamcal.decision.goals",
-    "Kappa": "streamcal.decision.goals",
-    "KernelCuSumRank": "streamcal.ordinal.kernel_cusum",
-    "LabelJoin": "streamcal.durable.labels",
-    "MCC": "streamcal.decision.goals",
-    "Metric": "streamcal.decision.metric",
-    "PACuSumRank": "streamcal.ordinal.cusum",
-    "PAVStack": "streamcal.isotonic.stack",
-    "PRank": "streamcal.ordinal.cusum",
-    "PlattCalibrator": "streamcal.calibration.platt",
-    "QMean": "streamcal.decision.goals",
-    "SEC": "streamcal.decision.goals",
-    "SegmentCalibrator": "streamcal.calibration.segments",
-    "StreamingThresholds": "streamcal.ordinal.streaming",
-    "TemperatureCalibrator": "streamcal.calibration.temperature",
-    "ThresholdClassifier": "streamcal.ordinal.classifier",
-    "TopLabelCalibrator": "streamcal.calibration.top_label",
+# The packages whose public classes may be named by a state, and the modules of classes that are not
+# public.
+_PACKAGES = ("calibration", "decision", "isotonic", "ordinal", "wrappers")
+_NOT_PUBLIC = {
+    "LabelJoin": "streamcal.durable.labels",  # public in `durable`, which needs no other class
     "Timeline": "streamcal.durable.timeline",
-    "Tversky": "streamcal.decision.goals",
-    "VennAbersCalibrator": "streamcal.calibration.venn_abers",
 }
 _CLASSES_BY_NAME: dict[str, "type[Stateful]"] = {}  # imported classes, also those of users
 
@@ -208,10 +175,26 @@ def kind_of(cls: type) -> str:
     return cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
 
 
+@functools.cache
+def homes() -> dict[str, str]:
+    """Return the names that a state may have, with the modules of these classes.
+
+    Examples
+    --------
+    >>> homes()["IsotonicCalibrator"]
+    'streamcal.calibration.isotonic'
+    """
+    found = dict(_NOT_PUBLIC)
+    for package in _PACKAGES:
+        named = homes_of(f"streamcal.{package}").items()
+        found |= {name: home for name, home in named if name[0].isupper()}
+    return found
+
+
 def find(kind: str) -> type[Stateful]:
     """Return the class of a name; this imports only modules of this library."""
-    if kind not in _CLASSES_BY_NAME and kind in _HOME:
-        import_module(_HOME[kind])
+    if kind not in _CLASSES_BY_NAME and kind in homes():
+        import_module(homes()[kind])
     if kind not in _CLASSES_BY_NAME:
         raise ValueError(f"`data` must be of a class that is known and imported, got {kind!r}")
     return _CLASSES_BY_NAME[kind]

@@ -17,6 +17,7 @@ from streamcal import losses
 from streamcal._extras import check_jax
 from streamcal._frames import like_given
 from streamcal._locked import Locked
+from streamcal._processes import Worker
 from streamcal._state import Arrays, Fields, array_of, as_int
 from streamcal._validation import (
     as_number,
@@ -27,15 +28,14 @@ from streamcal._validation import (
     check_choice,
     check_count,
 )
-from streamcal._worker import Worker
 from streamcal.calibration._ring import SampleRing
 from streamcal.calibration.base import Calibrator, FieldValues
-from streamcal.calibration.shape import Shape
 from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
 from streamcal.kernels import pav
+from streamcal.notebook.shape import Shape
 
 Floats = NDArray[np.float64]
 

@@ -5,22 +5,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import column_of, like_given
 from streamcal._state import Stateful
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_score, as_vector, as_weight, as_weights, check_same_length
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.card import card
-from streamcal.calibration.shape import NO_SAMPLES, Samples, Shape
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
 from streamcal.kernels.expert import Expert
-
+from streamcal.notebook.card import card
+from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
 
 FieldValues = Mapping[str, Any]
 """The values of the fields of a sample by name: text, numbers, booleans or None."""
@@ -103,7 +102,7 @@ class Calibrator(Stateful, Cloned, ABC):
         >>> PlattCalibrator().serve_one(0.25)
         Prediction(value=0.25, ticket=None)
         """
-        return Prediction(self.predict_one(score, **self._given(x)), None)
+        return Prediction(self.predict_one(score, **self._given_x(x)), None)
 
     @abstractmethod
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
@@ -120,7 +119,7 @@ class Calibrator(Stateful, Cloned, ABC):
         read = self._read_fields(x, len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, sample in enumerate(rows):
-            self.learn_one(*sample, **({} if read is None else self._given(read[i])))
+            self.learn_one(*sample, **({} if read is None else self._given_x(read[i])))
 
     def learn_group(
         self,
@@ -166,8 +165,9 @@ class Calibrator(Stateful, Cloned, ABC):
     def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the calibrated values of ``scores``, shape ``(n_samples,)``.
 
-        ``x`` has a column for each of ``fields``: a mapping or a data frame. For a Series of pandas, polars or another library that narwhals knows they are such a
-        Series, with its index, and with its name followed by ``_calibrated``.
+        ``x`` has a column for each of ``fields``: a mapping or a data frame. For a Series of
+        pandas, polars or another library that narwhals knows they are such a Series, with its
+        index, and with its name followed by ``_calibrated``.
 
         Examples
         --------
@@ -182,7 +182,7 @@ class Calibrator(Stateful, Cloned, ABC):
         vector = as_vector(scores, "scores")
         read = self._read_fields(x, len(vector))
         pairs = zip(vector.tolist(), repeat(None) if read is None else read, strict=False)
-        values = [self.predict_one(score, **self._given(row)) for score, row in pairs]
+        values = [self.predict_one(score, **self._given_x(row)) for score, row in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
 
     def predict_learn_many(
@@ -203,7 +203,7 @@ class Calibrator(Stateful, Cloned, ABC):
         predictions = np.empty(len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, (score, label, weight) in enumerate(rows):
-            given = {} if read is None else self._given(read[i])
+            given = {} if read is None else self._given_x(read[i])
             predictions[i] = self.predict_one(score, **given)
             self.learn_one(score, label, weight, **given)
         return like_given(predictions, scores)
@@ -242,7 +242,7 @@ class Calibrator(Stateful, Cloned, ABC):
 
     # What the rest of the library calls. A class of your own needs none of it.
 
-    def _given(self, x: Any) -> dict[str, Any]:
+    def _given_x(self, x: Any) -> dict[str, Any]:
         """Return the values of the fields as an argument, if there are fields."""
         return {"x": x} if self.fields else {}
 
@@ -255,7 +255,7 @@ class Calibrator(Stateful, Cloned, ABC):
         ticket: Ticket | None = None,
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        given = self._given(x)
+        given = self._given_x(x)
         if self.makes_tickets:
             given["ticket"] = ticket
         return (partial(self.learn_one, score, y, w, **given),)
@@ -280,6 +280,11 @@ class Calibrator(Stateful, Cloned, ABC):
             for score, label, (row, ticket) in samples
             for step in self._learn_steps(score, label, part, row, ticket)
         ]
+
+    @property
+    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+        """Return shares and clip of the maps of all labels that a wrapper adds, if it adds any."""
+        return None
 
     def _has_open_burst(self) -> bool:
         """Return whether the next prediction changes the state: see `HedgedCalibrator`."""
@@ -387,9 +392,7 @@ class Calibrator(Stateful, Cloned, ABC):
         return score_vector, labels, as_weights(w, len(score_vector))
 
 
-def field_column(
-    columns: Any, name: str, n_samples: int, argument: str = "x"
-) -> list[Any] | None:
+def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any] | None:
     """Return the values of a field as a list, None if there is no such column; or raise."""
     values = column_of(columns, name)
     if values is None:
@@ -409,6 +412,34 @@ def as_rows(x: Any, n_rows: int) -> Sequence[FieldValues]:
     if len(x) != n_rows:
         raise ValueError(f"`x` must have one row per score ({n_rows}), got {len(x)}")
     return x
+
+
+def is_calibrator(value: object) -> TypeGuard[Calibrator]:
+    """Return whether a value is a `Calibrator`, which maps scores of one label."""
+    return isinstance(value, Calibrator)
+
+
+def check_calibrator(
+    calibrator: Any, name: str = "calibrator", *, fields: bool = False, binary: bool = True
+) -> None:
+    """Raise unless a value is a `Calibrator`.
+
+    Parameters
+    ----------
+    calibrator : object
+    name : str
+        The name of the argument.
+    fields : bool
+        Whether it may need fields of a sample.
+    binary : bool
+        Whether it must accept the labels 0 and 1.
+    """
+    if not isinstance(calibrator, Calibrator):
+        raise TypeError(f"`{name}` must be a Calibrator or None, got {calibrator!r}")
+    if calibrator.fields and not fields:
+        raise TypeError(f"`{name}` must be a map of scores alone, got {calibrator!r}")
+    if binary:
+        check_binary(calibrator, name)
 
 
 def check_binary(calibrator: Calibrator, name: str = "calibrator", where: str = "") -> None:

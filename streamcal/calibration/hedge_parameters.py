@@ -46,6 +46,10 @@ def as_list(calibrators: Any) -> list[Calibrator]:
             raise TypeError(
                 f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
             )
+        if calibrator.fields:
+            raise TypeError(
+                f"`calibrators` must be maps of scores alone, got {calibrator!r} at position {at}"
+            )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked
 

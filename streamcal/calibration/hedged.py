@@ -26,22 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
 from streamcal._locked import Locked
-from streamcal._state import (
-    Arrays,
-    Fields,
-    array_of,
-    check_alike,
-    nest,
-    require,
-    state_of,
-)
-from streamcal._validation import (
-    LARGEST,
-    SMALLEST,
-    as_probabilities,
-    as_probability,
-    as_weight,
-)
+from streamcal._state import Arrays, Fields, array_of, check_alike, nest, require, state_of
+from streamcal._validation import LARGEST, SMALLEST, as_probabilities, as_probability, as_weight
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.bursts import (
@@ -57,10 +43,10 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.mixture import POWERS, MeanDelay, Mixture, Row, mean_lateness
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
-from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
+from streamcal.notebook.shape import Samples, Shape
 
 _Answer = TypeVar("_Answer")
 
@@ -334,6 +320,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return self._without_burst()._mixture.delay.mean
 
     # ------------------------------------------------------------------------------ bursts
+
+    @property
+    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+        return self._shares, self.clip
 
     def _has_open_burst(self) -> bool:
         """Return whether labels wait for the next prediction."""

@@ -18,8 +18,8 @@ from streamcal._validation import (
     growth_per_sample,
 )
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
-from streamcal.calibration.shape import Samples
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
+from streamcal.notebook.shape import Samples
 
 
 class HistogramCalibrator(CompiledCalibrator):

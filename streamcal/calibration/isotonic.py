@@ -1,6 +1,7 @@
 """Isotonic calibration of a stream in any order, exact after every sample."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -26,16 +27,16 @@ from streamcal._validation import (
 from streamcal._whole import Step
 from streamcal.calibration._statistics import LabelStatistics
 from streamcal.calibration.base import Calibrator, FieldValues
-from streamcal.calibration.shape import Samples, Shape
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
-from streamcal.isotonic._sums import check_sums
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
+from streamcal.isotonic.sums import check_sums
 from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
 

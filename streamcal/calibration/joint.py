@@ -3,17 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal._clone import Cloned
 from streamcal._state import Stateful
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability
 from streamcal._whole import Step
-from streamcal.calibration.card import card
-from streamcal.calibration.shape import Shape, Vector
+from streamcal.notebook.card import card
+from streamcal.notebook.shape import Shape, Vector
 
 
 class JointCalibrator(Stateful, Cloned, ABC):
@@ -32,6 +32,8 @@ class JointCalibrator(Stateful, Cloned, ABC):
     >>> {label: round(p, 2) for label, p in joint.predict_one(raw).items()}
     {'cat': 0.34, 'dog': 0.33, 'fox': 0.33}
     """
+
+    is_joint: ClassVar[bool] = True
 
     @abstractmethod
     def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:

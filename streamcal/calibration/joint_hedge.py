@@ -3,8 +3,7 @@
 Calibrators of single labels, one against the rest, cannot see that the model mistakes one label for
 another, and their answers no longer belong together once they are divided by their sum. A map of
 the whole vector of probabilities can correct both. So several such maps run side by side, and are
-mixed by the likelihood of the true labels, as in `streamcal.HedgedCalibrator`, which holds the
-weights here too:
+mixed by the likelihood of the true labels, as in `streamcal.HedgedCalibrator`:
 
     model           the model's probabilities
     temperature     of these (Guo, Pleiss, Sun & Weinberger, ICML 2017)
@@ -19,7 +18,7 @@ streams, the hedge keeps it from harm on short ones.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +33,17 @@ from streamcal._state import (
     check_alike,
     nest,
     pack,
+    prefixed,
     require,
     state_of,
+    without_prefix,
 )
 from streamcal._validation import MOST_COUNT, decay_per_sample
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.identity import IdentityCalibrator
-from streamcal.calibration.segments import OwnTicket
+from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.calibration.tickets import Ticket
+from streamcal.kernels.expert import Expert
 from streamcal.kernels.joint import SLOPE_PRIOR, JointMaps, Matrix
 
 Raw = Mapping[ClfTarget, float]
@@ -59,16 +59,6 @@ _PRIORS = (10.0, 30.0, 100.0)  # curvatures before the first sample, of the last
 _MOST_LABELS = 256  # in the matrices, whose cost is quadratic
 
 
-class JointTicket(NamedTuple):
-    """The predictions for one label: of its own calibrator, and of the maps of all labels."""
-
-    one_vs_rest: OwnTicket
-    joint: Ticket
-
-
-AnyTicket = OwnTicket | JointTicket
-
-
 class JointHedge(Locked):
     """Mix the model's probabilities, those of one-vs-rest, and maps of both.
 
@@ -77,14 +67,15 @@ class JointHedge(Locked):
 
     Parameters
     ----------
-    prototype : HedgedCalibrator
-        Its shares and clip are used.
+    shares : tuple of float
+    clip : float
+        As for `streamcal.HedgedCalibrator`.
 
     Examples
     --------
     The model mistakes dogs for cats:
 
-    >>> hedge = JointHedge(HedgedCalibrator())
+    >>> hedge = JointHedge((0.0, 0.001, 0.01), 1e-6)
     >>> raw = {"cat": 0.8, "dog": 0.1, "bird": 0.1}
     >>> for i in range(300):
     ...     hedge.learn_one(raw, raw, "cat" if i % 2 else "dog", 1.0)
@@ -92,12 +83,10 @@ class JointHedge(Locked):
     {'cat': 0.5, 'dog': 0.5, 'bird': 0.0}
     """
 
-    def __init__(self, prototype: HedgedCalibrator) -> None:
-        # The likelihoods of the members are all that it learns.
-        self._weigher = HedgedCalibrator(
-            [IdentityCalibrator() for _ in _NAMES], share=prototype.share, clip=prototype.clip
-        )
-        self._weigher._look_for_no_bursts()  # the maps learn one by one beside it
+    def __init__(self, shares: tuple[float, ...], clip: float) -> None:
+        n = len(_NAMES)
+        prior = np.full(n, 1.0 / n)
+        self._mixture = Mixture([Expert()] * n, shares, prior, clip, 0)
         self._places: dict[ClfTarget, int] = {}
         self._temperature = TemperatureCalibrator(clip=_CLIP)
         bias, slow, fast = _PRIORS
@@ -112,12 +101,12 @@ class JointHedge(Locked):
     @property
     def n_samples(self) -> int:
         """How many samples have been learned."""
-        return self._weigher.n_samples
+        return self._mixture.n_samples
 
     @property
     def weights(self) -> dict[str, float]:
         """The current weight of each map."""
-        return dict(zip(_NAMES, self._weigher.weights.values(), strict=True))
+        return dict(zip(_NAMES, self._mixture.weights, strict=True))
 
     # ------------------------------------------------------------------------------ one sample
 
@@ -127,50 +116,49 @@ class JointHedge(Locked):
             if not self.n_samples:
                 return dict(one_vs_rest)
             vectors = _vectors(raw, one_vs_rest, self._places)
-            mixture = self._maps.predict(self._weigher._hedge, *vectors)
+            mixture = self._maps.predict(self._mixture.kernel, *vectors)
         return dict(zip(raw, mixture.tolist(), strict=True))
 
-    def serve_one(self, raw: Raw, one_vs_rest: Raw) -> tuple[dict[ClfTarget, float], list[Ticket]]:
-        """Return `predict_one`, and a ticket for each label; pass back that of the true one."""
+    def serve_one(self, raw: Raw, one_vs_rest: Raw) -> tuple[dict[ClfTarget, float], Ticket]:
+        """Return `predict_one`, and the ticket to pass back with the label."""
         with self._mutex:
             return self._serve(self._maps, self._places, raw, one_vs_rest)
 
     def _serve(
         self, maps: JointMaps, places: Mapping[ClfTarget, int], raw: Raw, one_vs_rest: Raw
-    ) -> tuple[dict[ClfTarget, float], list[Ticket]]:
+    ) -> tuple[dict[ClfTarget, float], Ticket]:
         """Return what `serve_one` does, by these maps."""
         n_samples = self.n_samples
-        mixture, kept = maps.serve(self._weigher._hedge, *_vectors(raw, one_vs_rest, places))
-        # Without a Python call for each of maybe hundreds of labels.
-        pairs = zip(repeat(n_samples), map(tuple, kept.tolist()), strict=False)
-        tickets = list(map(tuple.__new__, repeat(Ticket), pairs))
+        mixture, kept = maps.serve(self._mixture.kernel, *_vectors(raw, one_vs_rest, places))
+        ticket = Ticket((n_samples, tuple(map(tuple, kept.tolist()))))
         served = mixture.tolist() if n_samples else one_vs_rest.values()
-        return dict(zip(raw, served, strict=True)), tickets
+        return dict(zip(raw, served, strict=True)), ticket
 
     def learn_one(
-        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, served: Ticket | None = None
+        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
         """Update the weights by the served predictions for the true label, then teach the maps.
 
-        ``served`` is this label's ticket; without it, the current predictions count. Nothing is
-        learned from a label without a probability. Labels that come together are learned one by
-        one; for rows that share an outcome there is `learn_group`.
+        Without a ticket, the current predictions count. Nothing is learned from a label without a
+        probability. Labels that come together are learned one by one; for rows that share an
+        outcome there is `learn_group`.
         """
         with self._mutex:
-            do_all(*self.learn_steps(raw, one_vs_rest, y, w, served))
+            do_all(*self.learn_steps(raw, one_vs_rest, y, w, ticket))
 
     def learn_steps(
-        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, served: Ticket | None = None
+        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> list[Step]:
         """Return what learns a sample, as `learn_one` does, for `do_all`."""
         column = _column_of(raw, y)
         if column is None:
             return []
+        served = None if ticket is None else _of_label(ticket, column)
         maps, places, steps = self._with_labels([raw])
         answers = np.empty(len(_NAMES))  # what the maps answer now
         learn = partial(maps.learn, *_vectors(raw, one_vs_rest, places), column, w)
         steps.append(write_to(answers, slice(None), learn))
-        steps += self._weigher._learn_steps(0.5, 1.0, w, served=served, predictions=answers)
+        steps += self._mixture.learn_steps(1.0, w, served, current=answers)
         return steps
 
     def learn_group(
@@ -191,8 +179,10 @@ class JointHedge(Locked):
             (*row, column) for row in rows if (column := _column_of(row[0], row[2])) is not None
         ]
         maps, places, steps = self._with_labels([raw for raw, *_ in known])
+        if not known:
+            return steps
         tickets = [
-            ticket or self._serve(maps, places, raw, one_vs_rest)[1][column]
+            _of_label(ticket or self._serve(maps, places, raw, one_vs_rest)[1], column)
             for raw, one_vs_rest, _, ticket, column in known
         ]
         answers = np.empty(len(_NAMES))  # what the maps answer now
@@ -200,28 +190,24 @@ class JointHedge(Locked):
             vectors = _vectors(raw, one_vs_rest, places)
             learn = partial(maps.learn, *vectors, column, w / len(rows))
             steps.append(write_to(answers, slice(None), learn))
-        if len(known) == 1:  # learned as any other sample
-            served = tickets[0]
-            of_one = self._weigher._learn_steps(0.5, 1.0, w, served=served, predictions=answers)
-            return [*steps, *of_one]
-        ones = np.ones(len(known))
-        return [*steps, *self._weigher._group_steps(0.5 * ones, ones, w, tickets)]
+        ones = [1.0] * len(known)
+        return [*steps, *self._mixture.group_steps(ones, w, tickets, current=answers)]
 
-    def served_one_vs_rest(
-        self, raw: Raw, tickets: Mapping[ClfTarget, object]
-    ) -> dict[ClfTarget, float] | None:
-        """Return what one-vs-rest answered then, or None unless each label has a ticket."""
-        answers = {}
-        for label in raw:
-            ticket = tickets.get(label)
-            if not isinstance(ticket, JointTicket):
-                return None
-            answers[label] = ticket.joint[1][_ONE_VS_REST]
-        return answers
+    @staticmethod
+    def served_one_vs_rest(raw: Raw, ticket: Ticket) -> dict[ClfTarget, float]:
+        """Return what one-vs-rest answered, from a ticket that was checked."""
+        return {label: answers[_ONE_VS_REST] for label, answers in zip(raw, ticket[1], strict=True)}
 
-    def check_ticket(self, ticket: Any) -> None:
-        """Raise unless this hedge made the ticket, now or in an earlier state."""
-        self._weigher.check_ticket(ticket)
+    def check_ticket(self, ticket: Any, n_labels: int) -> None:
+        """Raise unless this hedge made the ticket for so many labels, now or earlier."""
+        try:
+            n_samples, answers = ticket
+            if type(answers) is not tuple or len(answers) != n_labels:
+                raise TypeError
+        except (TypeError, ValueError):
+            raise TypeError(f"`ticket` must have answers for each label, got {ticket!r}") from None
+        for of_label in answers:
+            self._mixture.read(Ticket((n_samples, of_label)))
 
     def _with_labels(
         self, raws: Sequence[Raw]
@@ -242,24 +228,23 @@ class JointHedge(Locked):
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state as fields for JSON and arrays, for `thaw`."""
         with self._mutex:
-            arrays: Arrays = {
-                "weigher": nest(self._weigher.to_bytes()),
-                "temperature": nest(self._temperature.to_bytes()),
-            }
+            arrays: Arrays = {"temperature": nest(self._temperature.to_bytes())}
             for i, matrix in enumerate(self._maps.matrices):
                 arrays |= {
                     f"{name}{i}": part for name, part in zip(_PARTS, matrix.state(), strict=True)
                 }
-            return {"labels": [pack(label) for label in self._places]}, arrays
+            mixture, of_mixture, _ = self._mixture.freeze()
+            labels = [pack(label) for label in self._places]
+            return {"labels": labels, "mixture": mixture}, arrays | prefixed("mixture", of_mixture)
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Restore a state that `freeze` returned, or raise."""
         labels = as_names(fields["labels"], "labels", none=True)
-        weigher = HedgedCalibrator.from_bytes(state_of(arrays, "weigher"))
         temperature = TemperatureCalibrator.from_bytes(state_of(arrays, "temperature"))
-        check_alike([weigher, temperature], [self._weigher, self._temperature])
+        check_alike([temperature], [self._temperature])
         states = [_read_matrix(arrays, i, len(labels)) for i in range(len(self._maps.matrices))]
-        self._weigher, self._temperature = weigher, temperature
+        self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
+        self._temperature = temperature
         self._maps = JointMaps(temperature._kernel, self._maps.matrices, _CLIP)
         self._places = {label: i for i, label in enumerate(labels)}
         for matrix, state in zip(self._maps.matrices, states, strict=True):
@@ -282,6 +267,12 @@ def _column_of(raw: Raw, y: ClfTarget) -> int | None:
         if label == y:
             return i
     return None
+
+
+def _of_label(ticket: Ticket, column: int) -> Ticket:
+    """Return the part of a ticket that is of one label."""
+    n_samples, answers = ticket
+    return Ticket((n_samples, answers[column]))
 
 
 _PARTS = ("numbers", "weights", "inverse")  # of a matrix

@@ -17,7 +17,6 @@ from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT, as_number
 from streamcal._whole import Step
 from streamcal.calibration.tickets import Ticket, check_ticket_type
-from streamcal.kernels.expert import Expert
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.plain import are_in_unit
 
@@ -91,7 +90,7 @@ class Mixture:
     experts : sequence
         The predictors: compiled ones, calibrators, or `Expert()` if their predictions are always
         given.
-    shares : ndarray of shape (n_shares,)
+    shares : tuple of float
         As for `streamcal.HedgedCalibrator`.
     prior : ndarray of shape (n_experts,)
         The initial weights, with sum 1.
@@ -111,7 +110,8 @@ class Mixture:
 
     Examples
     --------
-    >>> mixture = Mixture([Expert(), Expert()], np.zeros(1), np.array([0.5, 0.5]), 1e-6, -1)
+    >>> from streamcal.kernels.expert import Expert
+    >>> mixture = Mixture([Expert(), Expert()], (0.0,), np.array([0.5, 0.5]), 1e-6, -1)
     >>> for step in mixture.learn_steps(1.0, 1.0, current=np.array([0.9, 0.3])):
     ...     done = step()
     >>> mixture.weights
@@ -121,7 +121,7 @@ class Mixture:
     def __init__(
         self,
         experts: Sequence[Any],
-        shares: NDArray[np.float64],
+        shares: tuple[float, ...],
         prior: NDArray[np.float64],
         clip: float,
         raw: int,
@@ -222,7 +222,7 @@ class Mixture:
         """
         if ticket is None:
             delay = self.delay.after(0.0)
-            learn = partial(self.kernel.learn, 0.5, y, w, delay.mean, None, current)
+            learn: Step = partial(self.kernel.learn, 0.5, y, w, delay.mean, current)
         else:
             row = Row(0.5, y, w, *self.read(ticket))
             delay = self.delay.after(self.kernel.n_samples - row.n_served)
@@ -235,7 +235,9 @@ class Mixture:
         """Return what learns the rows of a group, as `learn_steps` does one label."""
         if len(tickets) == 1:  # learned as any other sample
             return self.learn_steps(y[0], w, tickets[0], current=current)
-        rows = [Row(0.5, label, w, *self.read(ticket)) for label, ticket in zip(y, tickets, strict=True)]
+        rows = [
+            Row(0.5, label, w, *self.read(ticket)) for label, ticket in zip(y, tickets, strict=True)
+        ]
         delay = self.delay.after(mean_lateness(rows, self.kernel.n_samples))
         return [self.learn_rows(rows, w, delay.mean), self.set_delay(delay)]
 
@@ -255,7 +257,10 @@ class Mixture:
         require(isinstance(fields, dict), "a mixture must have fields")
         late = _read_late(arrays, self._n)
         n_rows = self._n_shares * (POWERS if late else 1)
-        log_odds, mixed = array_of(arrays, "log_odds", n_rows + 1), array_of(arrays, "mixed", self._n)
+        log_odds, mixed = (
+            array_of(arrays, "log_odds", n_rows + 1),
+            array_of(arrays, "mixed", self._n),
+        )
         weights = array_of(arrays, "weights", n_rows, self._n)
         powers = array_of(arrays, "powers", POWERS)
         require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")

@@ -45,11 +45,10 @@ from streamcal.calibration.base import (
     Calibrator,
     FieldValues,
     as_rows,
-    check_binary,
+    check_calibrator,
     field_column,
     predict_learn_known,
 )
-from streamcal.calibration.card import card
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label
@@ -57,6 +56,7 @@ from streamcal.calibration.tickets import Prediction, Ticket, as_tickets, check_
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
+from streamcal.notebook.card import card
 
 Array = NDArray[np.float64]
 
@@ -192,11 +192,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
                 f"`half_life` must be a number from 0.1 to {_LONGEST_HALF_LIFE:g}, got {half_life}"
             )
         prototype = HedgedCalibrator() if base is None else base
-        if not isinstance(prototype, Calibrator):
-            raise TypeError(f"`base` must be a Calibrator or None, got {base!r}")
-        if prototype.fields:
-            raise TypeError(f"`base` must be a map of scores alone, got {base!r}")
-        check_binary(prototype, "base")
+        check_calibrator(prototype, "base")
         self.fields = names  # not the caller's list, which may change
         self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.base = base
@@ -285,14 +281,14 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """
         p, hashes = as_probability(score), self._terms.read(self._values(x))
         with self._mutex:
-            base, of_base = self._base.serve_one(p)
+            base, ticket = self._base.serve_one(p)
             self._check_base(base)
             answers = self._terms.answers(hashes, base)
             n_samples, kernel = self._mixture.n_samples, self._mixture.kernel
             rows = np.asarray(kernel.rows()) @ answers
             of_models = n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
             served = self._terms.mixture(kernel) if n_samples else base
-        return Prediction(served, Ticket((of_base, of_models)))
+        return Prediction(served, Ticket((ticket and tuple(ticket), of_models)))
 
     def learn_one(
         self,
@@ -394,6 +390,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             self._base._check_ticket(of_base)
         return of_base, of_models
 
+    @property
+    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+        return self._base._mixing
+
     def _check_ticket(self, ticket: Any) -> None:
         with self._mutex:
             self._read_ticket(ticket)
@@ -401,7 +401,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     def _check_fields(self, x: Any) -> None:
         self._terms.read(self._values(x))
 
-    def explain_one(self, x: Mapping[str, Any]) -> list[Effect]:
+    def explain_one(self, x: FieldValues) -> list[Effect]:
         """Return the terms of a sample, those with the largest effect first.
 
         They are means over the five models by their weights; in the base all terms are 0. The
@@ -574,9 +574,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         values = [field_column(given, name, n_samples) or missing for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
-    def _predict_learn_read(
-        self, read: NDArray[Any] | None, scores: Array, labels: Array, weights: Array
-    ) -> Array:
+    def _predict_learn_read(self, read: Any, scores: Array, labels: Array, weights: Array) -> Array:
         with self._mutex, no_fork:
             known = ~np.isnan(labels)
             delay, delays = self._mixture.delay.after_each(known)
@@ -605,7 +603,11 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             mixture, of_mixture, _ = self._mixture.freeze()
         fields: Fields = dict(zip(_NUMBERS, numbers, strict=True))
         named = dict(zip(_ARRAYS, arrays, strict=True))
-        return {**fields, "mixture": mixture}, {**named, **prefixed("mixture", of_mixture), "base": base}
+        return {**fields, "mixture": mixture}, {
+            **named,
+            **prefixed("mixture", of_mixture),
+            "base": base,
+        }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         base = Calibrator.from_bytes(state_of(arrays, "base"))
@@ -713,5 +715,5 @@ def _prior_variances(names: Sequence[str], crossings: Sequence[Any]) -> Array:
 def _make_mixture() -> Mixture:
     """Return a mixture of the models; the first one is the base, whose score is the raw one."""
     prior = np.array([_BASE_PRIOR, *[(1.0 - _BASE_PRIOR) / N_MODELS] * N_MODELS])
-    shares, share_prior = np.array(list(_SHARES)), list(_SHARES.values())
+    shares, share_prior = tuple(_SHARES), tuple(_SHARES.values())
     return Mixture([Expert()] * len(_MODELS), shares, prior, _CLIP, 0, share_prior)

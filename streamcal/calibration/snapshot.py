@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._locked import new_mutex
 from streamcal._validation import as_score, as_vector
-from streamcal.calibration.card import card
-from streamcal.calibration.shape import Shape
-
+from streamcal.notebook.card import card
+from streamcal.notebook.shape import Shape
 
 NO_SHAPE = (
     "`calibrator` must be a map of scores, but this one also depends on fields of the sample: draw"

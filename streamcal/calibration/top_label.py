@@ -17,10 +17,10 @@ from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
-from streamcal.calibration.base import Calibrator, check_binary
+from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
-from streamcal.calibration.shape import Shape
+from streamcal.notebook.shape import Shape
 
 
 class TopLabelCalibrator(Locked, JointCalibrator):
@@ -53,9 +53,7 @@ class TopLabelCalibrator(Locked, JointCalibrator):
 
     def __init__(self, calibrator: Calibrator | None = None) -> None:
         prototype: Any = HedgedCalibrator() if calibrator is None else calibrator
-        if not isinstance(prototype, Calibrator):
-            raise TypeError(f"`calibrator` must be a Calibrator or None, got {calibrator!r}")
-        check_binary(prototype)
+        check_calibrator(prototype)
         self.calibrator = calibrator
         self._prototype = prototype
         self._calibrators: dict[ClfTarget, Calibrator] = {}

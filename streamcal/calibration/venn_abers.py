@@ -9,8 +9,8 @@ from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
 from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
-from streamcal.calibration.shape import Samples, Shape, grid
 from streamcal.calibration.tickets import Ticket
+from streamcal.notebook.shape import Samples, Shape, grid
 
 _N_PAIRS = 201  # in a picture
 

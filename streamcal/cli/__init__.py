@@ -4,7 +4,7 @@
 * `app`: the list of commands
 * `calibrate`, `plot`, `thresholds`, `decide`, `report`, `watch`, `demo`: one command each
 * `calibrate_loop`, `late_labels`: the loop of ``calibrate`` over rows, and labels that are delayed
-* `subjects`: what `report` and `watch` are about: a table, or a store
+* `report_sources`: what `report` and `watch` are about: a table, or a store
 * `options`: options that several commands have
 * `rows`: the checks of rows, and what happens to bad ones
 * `files`: the checks of file names: no file is written in the place of another

@@ -26,7 +26,7 @@ from streamcal.cli.rows import (
 from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration.segments import AnyCalibrator
+    from streamcal.calibration.base import Calibrator
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
     from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
@@ -95,7 +95,7 @@ class Loop:
     def __init__(
         self,
         columns: Columns,
-        make_calibrator: "Callable[[], AnyCalibrator]",
+        make_calibrator: "Callable[[], Calibrator]",
         reader: RowReader,
         totals: Totals,
         sample: "UniformSample | None",
@@ -135,8 +135,8 @@ class Loop:
         checksums: list[Any] = []
         if self.columns.key is not None:
             checksums.append(key_checksums(samples.groups, len(rows.numbers)))
-        if samples.hashes is not None:
-            checksums.append(samples.hashes)
+        if samples.read is not None:
+            checksums.append(samples.read)
         if self.columns.group is not None:
             checksums.append(name_checksums(group_names(rows, self.columns.group) or []))
         new = self.checkpoint.rows_to_learn(n_before + rows.numbers, *rows.values, *checksums)
@@ -170,10 +170,10 @@ class Loop:
         names, fields = self.columns.segment, None
         if names is not None:
             fields = {name: plain_values(rows, name) for name in names}
-        hashes = self.calibrators.read_columns(fields, len(rows.numbers))
+        read = self.calibrators.read_fields(fields, len(rows.numbers))
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
-        return Samples(groups, scores, labels, weights, hashes), fields
+        return Samples(groups, scores, labels, weights, read), fields
 
     def save_if_due(self, **when: bool) -> None:
         """Save what is learned if a commit is due, or a signal has arrived; see `Checkpoint`."""

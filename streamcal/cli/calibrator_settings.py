@@ -9,7 +9,7 @@ from streamcal.cli.calibrate_loop import Columns
 from streamcal.cli.summary import Totals
 
 if TYPE_CHECKING:
-    from streamcal.calibration.segments import AnyCalibrator
+    from streamcal.calibration.base import Calibrator
 
 
 class Interpolation(StrEnum):
@@ -79,7 +79,7 @@ class Settings:
             )
         self.make_calibrator(segment)
 
-    def make_calibrator(self, segment: list[str] | None) -> "AnyCalibrator":
+    def make_calibrator(self, segment: list[str] | None) -> "Calibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
         from streamcal import calibration
 

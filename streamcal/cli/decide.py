@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, data_errors, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
+from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     FormatOption,
     JsonOption,
@@ -22,7 +23,6 @@ from streamcal.cli.options import (
     column_option,
     picture_option,
 )
-from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, Rows, binary_label_column, probability_column
 from streamcal.cli.summary import Summary
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from river import base, compose, datasets, linear_model, naive_bayes, preprocessing, tree
 from river.datasets.base import Dataset
 
-from streamcal._log_loss import RULE, log_losses
 from streamcal._validation import check_count
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
-from streamcal.cli.picture import save
+from streamcal.cli.image_files import save
+from streamcal.metrics.log_loss import RULE, log_losses
 from streamcal.tables import write_file
 
 if TYPE_CHECKING:

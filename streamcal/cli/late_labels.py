@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import SMALLEST, as_score, as_weight
-from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
-from streamcal.calibration.segments import OwnTicket
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.waiting import pack_fields, unpack_fields
@@ -34,7 +33,7 @@ class _Late(NamedTuple):
     weight: float
     key: str | None
     x: dict[str, Any] | None
-    ticket: OwnTicket | None
+    ticket: Ticket | None
     group: int | str | None  # the first row of its group; while that goes on, the group's name
 
 
@@ -129,7 +128,7 @@ class LateLabels:
             if late.group is None:
                 sample = late.key, late.score, late.label, late.weight
                 with errors_of_waiting(self._path):
-                    self.keyed.learn_one(*sample, x=late.x, served=late.ticket)
+                    self.keyed.learn_one(*sample, x=late.x, ticket=late.ticket)
                 continue
             group = {late.key: [late]}  # the rows of each key are a sample of this key
             while self._waiting and self._waiting[0].group == late.group:
@@ -149,12 +148,12 @@ class LateLabels:
             )
         tickets = [late.ticket for late in rows]
         with errors_of_waiting(self._path):
-            self.keyed.learn_group(key, scores, labels, weight, served=tickets)
+            self.keyed.learn_group(key, scores, labels, weight, tickets=tickets)
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
         return [
-            [*late[:-3], pack_fields(late.x), pack_ticket(late.ticket), late.group]
+            [*late[:-3], pack_fields(late.x), late.ticket and late.ticket.to_json(), late.group]
             for late in [*self._waiting, *self._open]
         ]
 
@@ -202,5 +201,6 @@ def _late_from_json(
         raise TypeError
     if type(group) not in (int, str, type(None)) or label != label:
         raise TypeError
-    sample = as_score(score), label, as_weight(weight), key, unpack_fields(x), unpack_ticket(ticket)
+    kept = None if ticket is None else Ticket.from_json(ticket)
+    sample = as_score(score), label, as_weight(weight), key, unpack_fields(x), kept
     return _Late(due, row, *sample, group)

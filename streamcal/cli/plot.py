@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     BinaryLabelOption,
     FormatOption,
@@ -19,7 +20,6 @@ from streamcal.cli.options import (
     column_option,
     out_option,
 )
-from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, binary_label_column, probability_column
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary

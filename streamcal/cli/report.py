@@ -19,7 +19,7 @@ from streamcal.cli.options import (
     SourceArgument,
     out_option,
 )
-from streamcal.cli.subjects import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject
 
 EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",

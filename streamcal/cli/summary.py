@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._log_loss import RULE, log_losses
 from streamcal.cli.console import count_rows, say
+from streamcal.metrics.log_loss import RULE, log_losses
 
 if TYPE_CHECKING:
     from streamcal.cli.rows import RowReader

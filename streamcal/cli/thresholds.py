@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from streamcal._validation import check_choice
 from streamcal.cli.console import count_rows, data_errors, name_option, progress, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     THRESHOLDS,
     FormatOption,
@@ -23,7 +24,6 @@ from streamcal.cli.options import (
     picture_option,
     setting,
 )
-from streamcal.cli.picture import picture
 from streamcal.cli.rows import RowReader, ordinal_label_column, score_column, weight_column
 from streamcal.cli.summary import Summary
 

@@ -19,7 +19,7 @@ from streamcal.cli.options import (
     OnErrorOption,
     SourceArgument,
 )
-from streamcal.cli.subjects import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject
 
 EXAMPLES = (
     "streamcal watch run.db --port 8080",

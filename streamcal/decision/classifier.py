@@ -17,8 +17,6 @@ from river import base
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import AnyClassifier, BatchRouting, Features, last_step, name_of
-from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, require, unpack
 from streamcal._validation import (
     MOST_COUNT,
@@ -30,7 +28,9 @@ from streamcal._validation import (
     decay_per_sample,
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
-from streamcal.decision.maximize import Counts, Decision, as_labels, expected_utility, maximize
+from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
+from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
+from streamcal.wrappers.snapshot import MiniBatchClassifierSnapshot
 
 _HISTORIES = ("labels", "expected", None)
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state.clone import Cloned
 from streamcal._state.score_index import MOST_WEIGHT, read_index
 from streamcal._validation import (
     as_score,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from river import metrics
 from river.base.typing import ClfTarget
 
-from streamcal._routing import AnyClassifier, Features
 from streamcal._validation import as_number, check_count
 from streamcal.decision.classifier import DecisionClassifier
+from streamcal.wrappers.routing import AnyClassifier, Features
 
 
 class Released(NamedTuple):

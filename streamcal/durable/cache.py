@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from streamcal._state import pack, restore
-from streamcal.calibration.segments import AnyCalibrator
+from streamcal.calibration.base import Calibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import PREFIX, key_of, name_of
 from streamcal.durable.rows import digest_of
@@ -51,11 +51,11 @@ class CalibratorCache:
         Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
     """
 
-    def __init__(self, fresh: AnyCalibrator, max_live: int | None, store: Store | None) -> None:
+    def __init__(self, fresh: Calibrator, max_live: int | None, store: Store | None) -> None:
         self.fresh = fresh
         self.max_live = max_live
         self.store = store
-        self.live: OrderedDict[Hashable, AnyCalibrator] = OrderedDict()
+        self.live: OrderedDict[Hashable, Calibrator] = OrderedDict()
         self.compressed: dict[Hashable, bytes] = {}
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()
@@ -103,7 +103,7 @@ class CalibratorCache:
 
     # Calibrators ---------------------------------------------------------------------------------
 
-    def find(self, key: Hashable) -> AnyCalibrator | None:
+    def find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, live from now on; None if it has none."""
         if self.store is not None and self.store.version != self._version:
             self._catch_up()
@@ -120,7 +120,7 @@ class CalibratorCache:
             self.live.move_to_end(key)
         return calibrator
 
-    def _read(self, key: Hashable) -> AnyCalibrator | None:
+    def _read(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator that the store has; None if it has none."""
         if self.store is None:
             return None
@@ -133,7 +133,7 @@ class CalibratorCache:
         self._base[key] = digest_of(name, data)
         return calibrator
 
-    def _make_live(self, key: Hashable, calibrator: AnyCalibrator) -> None:
+    def _make_live(self, key: Hashable, calibrator: Calibrator) -> None:
         """Make a calibrator live; if there are too many, evict the least recently used one.
 
         After an interrupt at any statement each calibrator is still live or compressed.
@@ -149,7 +149,7 @@ class CalibratorCache:
             self._base.pop(evicted, None)
         del self.live[evicted]
 
-    def changed(self, key: Hashable, calibrator: AnyCalibrator) -> None:
+    def changed(self, key: Hashable, calibrator: Calibrator) -> None:
         """Mark a calibrator, which may be new, as changed."""
         if key not in self.live:
             self._make_live(key, calibrator)
@@ -160,11 +160,11 @@ class CalibratorCache:
         if key in self.live:
             self._unsaved.add(key)
 
-    def restore(self, data: bytes) -> AnyCalibrator:
+    def restore(self, data: bytes) -> Calibrator:
         """Return a calibrator from its bytes; those of other parameters are refused."""
         loss = getattr(self.fresh, "loss", None)
         given = {"loss": loss} if isinstance(loss, Loss) else {}  # it may be a user's own
-        calibrator: AnyCalibrator = restore(data, **given)
+        calibrator: Calibrator = restore(data, **given)
         parameters = _parameters_of(calibrator)
         if parameters != self._parameters:
             raise ValueError(
@@ -245,7 +245,7 @@ def _check(key: Hashable) -> None:
         name_of(key)
 
 
-def _parameters_of(calibrator: AnyCalibrator) -> dict[str, Any]:
+def _parameters_of(calibrator: Calibrator) -> dict[str, Any]:
     """Return class and parameters of a calibrator, for comparisons and messages."""
     packed = {name: pack(value) for name, value in calibrator._parameters().items()}
     return {"class": type(calibrator).__name__, **packed}

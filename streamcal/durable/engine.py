@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_vector, check_count
-from streamcal.calibration.segments import AnyCalibrator
+from streamcal.calibration.base import Calibrator, is_calibrator
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
@@ -96,7 +96,7 @@ Sink = Callable[[int, NDArray[np.float64]], Any]
 
 def run(
     source: Source | Sequence[Row] | Callable[[int], Iterable[Row]],
-    calibrator: AnyCalibrator | KeyedCalibrator,
+    calibrator: Calibrator | KeyedCalibrator,
     sink: Sink,
     store: Store,
     *,
@@ -111,7 +111,7 @@ def run(
     source : Source, sequence or callable
         Events (`Event`, or tuples of its first fields), by offset. A callable gets the store's
         offset and returns an iterable of the events from there on, as a generator function does.
-    calibrator : Calibrator, SegmentCalibrator or KeyedCalibrator
+    calibrator : Calibrator or KeyedCalibrator
         A calibrator is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
         have been made with ``store``; its unsaved changes are dropped, since they do not belong to
@@ -320,7 +320,7 @@ class _Loop:
 
 def _as_keyed(calibrator: Any, store: Store) -> KeyedCalibrator:
     """Return calibrators by key, on this store."""
-    if isinstance(calibrator, AnyCalibrator):
+    if is_calibrator(calibrator):
         return KeyedCalibrator(partial(copy.deepcopy, calibrator), store=store)
     if not isinstance(calibrator, KeyedCalibrator):
         raise TypeError(f"`calibrator` must be a Calibrator or KeyedCalibrator, got {calibrator!r}")
@@ -480,9 +480,9 @@ def _check_events(
     return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns)
 
 
-def _with_fields(event: Event, fields: tuple[str, ...] | None) -> Event:
+def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:
     """Return an event with the values of the fields of segments and no others, or raise."""
-    if fields is None:
+    if not fields:
         if event.x is not None:
             raise TypeError(f"must have no `x` unless `calibrator` has segments, got {event}")
         return event
@@ -494,9 +494,9 @@ def _with_fields(event: Event, fields: tuple[str, ...] | None) -> Event:
     return event._replace(x=pack_fields({name: event.x.get(name) for name in fields}))
 
 
-def _columns_of(events: list[Event], fields: tuple[str, ...] | None) -> dict[str, list[Any]] | None:
+def _columns_of(events: list[Event], fields: tuple[str, ...]) -> dict[str, list[Any]] | None:
     """Return the values of the fields of segments by name; None where an event has none."""
-    if fields is None:
+    if not fields:
         return None
     given = [event.x or {} for event in events]
     return {name: [x.get(name) for x in given] for name in fields}
@@ -514,5 +514,5 @@ def _learn_one(
         waited = math.isnan(event.score) or math.isnan(event.y)
         numbers = sample.score, sample.y, sample.w
         with errors_of_waiting(store.path if waited else None):
-            keyed.learn_one(sample.key, *numbers, x=sample.x, served=sample.ticket)
+            keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=sample.ticket)
     return value, sample

@@ -1,7 +1,7 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
-from streamcal.calibration.base import predict_learn_known
-from streamcal.calibration.card import card
-from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
+from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
+from streamcal.calibration.snapshot import Snapshot
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
+from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
-Hashes = NDArray[np.uint64]
 
 
 class Samples(NamedTuple):
@@ -32,15 +31,15 @@ class Samples(NamedTuple):
         The positions of samples by key.
     scores, y, w : ndarray of shape (n_samples,)
         Scores, labels (NaN: unknown) and weights.
-    hashes : ndarray of shape (n_samples, n_fields) or None
-        What a `SegmentCalibrator` has read in the columns of its fields.
+    read : ndarray of n_samples rows, or None
+        What the calibrator has read in the columns of its fields, if it has any.
     """
 
     groups: Groups
     scores: Vector
     y: Vector
     w: Vector
-    hashes: Hashes | None
+    read: NDArray[Any] | None
 
 
 class KeyedCalibrator(Locked):
@@ -48,7 +47,7 @@ class KeyedCalibrator(Locked):
 
     Parameters
     ----------
-    calibrator : Calibrator, SegmentCalibrator or callable
+    calibrator : Calibrator or callable
         The prototype, which is cloned for each key, or a function without arguments that makes a
         calibrator.
     max_live : int or None
@@ -63,8 +62,8 @@ class KeyedCalibrator(Locked):
     ----------
     n_live, n_compressed : int
         The numbers of calibrators that are objects, and that are compressed bytes in memory.
-    fields : tuple of str or None
-        The fields of a `SegmentCalibrator`; None for other calibrators.
+    fields : tuple of str
+        The names of the values that calibrators need as ``x``.
 
     Raises
     ------
@@ -81,8 +80,8 @@ class KeyedCalibrator(Locked):
     Keys are strings, numbers, booleans, None, or tuples of these. Values that are equal in Python
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
 
-    A `SegmentCalibrator` needs the values of its fields with each sample, as ``x`` or ``columns``;
-    other calibrators take none.
+    A calibrator with ``fields``, such as a `SegmentCalibrator`, needs their values with each
+    sample, as ``x``; others take none.
 
     Threads may share it: each call is atomic, and the others wait.
 
@@ -106,30 +105,29 @@ class KeyedCalibrator(Locked):
 
     def __init__(
         self,
-        calibrator: AnyCalibrator | Callable[[], AnyCalibrator],
+        calibrator: Calibrator | Callable[[], Calibrator],
         *,
         max_live: int | None = None,
         store: Store | None = None,
     ) -> None:
         check_count(max_live, "max_live", optional=True)
-        if not callable(calibrator) and not isinstance(calibrator, AnyCalibrator):
+        if not callable(calibrator) and not is_calibrator(calibrator):
             raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"`store` must be a Store or None, got {store!r}")
         self.calibrator = calibrator
         self.max_live = max_live
         self.store = store
-        self._make = calibrator.clone if isinstance(calibrator, AnyCalibrator) else calibrator
-        self._fresh = self._make()
-        if not isinstance(self._fresh, AnyCalibrator):
+        make: Any = calibrator.clone if is_calibrator(calibrator) else calibrator
+        self._make: Callable[[], Calibrator] = make
+        self._fresh: Calibrator = self._make()
+        if not is_calibrator(self._fresh):
             raise TypeError(
                 f"`calibrator` must be a Calibrator or make one, got {type(self._fresh).__name__}"
             )
         if max_live is not None or store is not None:
             self._fresh.to_bytes()  # or it raises, before anything has been learned
-        self.fields: tuple[str, ...] | None = None
-        if isinstance(self._fresh, SegmentCalibrator):
-            self.fields = tuple(self._fresh.fields)
+        self.fields = tuple(self._fresh.fields)
         self._cache = CalibratorCache(self._fresh, max_live, store)
 
     # Keys ----------------------------------------------------------------------------------------
@@ -171,44 +169,33 @@ class KeyedCalibrator(Locked):
 
     # Samples -------------------------------------------------------------------------------------
 
-    def predict_one(
-        self, key: Hashable, score: float, *, x: Mapping[str, Any] | None = None
-    ) -> float:
+    def predict_one(self, key: Hashable, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated value of a score; for a new key, that of a new calibrator.
 
-        ``x`` has the values of the fields of a `SegmentCalibrator`.
+        ``x`` has the values of the calibrator's ``fields``.
+        """
+        given = self._check_x(x)
+        with self._mutex:
+            # A prediction of the calibrator itself would close an open burst.
+            return self._find_or_fresh(key)._without_burst().predict_one(score, **given)
+
+    def serve_one(self, key: Hashable, score: float, x: FieldValues | None = None) -> Prediction:
+        """Return `predict_one`, and the ticket to pass back with the label, if one is needed.
+
+        If this closes a burst (see `HedgedCalibrator`), the state of the key has changed and must
+        be saved.
         """
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
-            if isinstance(calibrator, HedgedCalibrator):
-                calibrator = calibrator._without_burst()  # its prediction would close one
-            value: float = calibrator.predict_one(*given, score)
-            return value
-
-    def serve_one(
-        self, key: Hashable, score: float, *, x: Mapping[str, Any] | None = None
-    ) -> tuple[float, OwnTicket | None]:
-        """Return `predict_one`, and the ticket to pass back with the label.
-
-        A `HedgedCalibrator` and a `SegmentCalibrator` make tickets; others return None. If this
-        closes a burst (see `HedgedCalibrator`), the state of the key has changed and must be saved.
-        """
-        given = self._check_x(x)
-        with self._mutex:
-            calibrator = self._find_or_fresh(key)
-            served: tuple[float, OwnTicket | None]
-            if _has_open_burst(calibrator):
-                try:
-                    served = calibrator.serve_one(score)
-                    self._cache.changed(key, calibrator)
-                except BaseException:
-                    self._cache.changed_in_part(key)
-                    raise
-            elif self._makes_tickets(calibrator):
-                served = calibrator.serve_one(*given, score)
-            else:
-                served = calibrator.predict_one(*given, score), None
+            if not calibrator._has_open_burst():
+                return calibrator.serve_one(score, **given)
+            try:
+                served = calibrator.serve_one(score, **given)
+                self._cache.changed(key, calibrator)
+            except BaseException:
+                self._cache.changed_in_part(key)
+                raise
             return served
 
     def learn_one(
@@ -218,10 +205,10 @@ class KeyedCalibrator(Locked):
         y: float,
         w: float = 1.0,
         *,
-        x: Mapping[str, Any] | None = None,
-        served: OwnTicket | None = None,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
-        """Learn a sample of a key; ``served`` is the ticket of `serve_one`, if there was one.
+        """Learn a sample of a key; ``ticket`` is that of `serve_one`, if there was one.
 
         Raises
         ------
@@ -231,11 +218,10 @@ class KeyedCalibrator(Locked):
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_make(key)
-            ticket = {}
-            if served is not None and self._makes_tickets(calibrator):
-                ticket = {"served": served}
+            if ticket is not None and calibrator.makes_tickets:
+                given["ticket"] = ticket
             try:
-                calibrator.learn_one(*given, score, y, w, **ticket)
+                calibrator.learn_one(score, y, w, **given)
                 self._cache.changed(key, calibrator)
             except BaseException:
                 self._cache.changed_in_part(key)
@@ -248,51 +234,36 @@ class KeyedCalibrator(Locked):
         y: ArrayLike,
         w: float = 1.0,
         *,
-        xs: Sequence[Mapping[str, Any]] | None = None,
-        served: Sequence[Any] | None = None,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Any] | None = None,
     ) -> None:
-        """Learn rows of a key that share an outcome as one sample: `HedgedCalibrator.learn_group`.
-
-        ``xs`` has the values of the fields of each row, for `SegmentCalibrator.learn_group`.
+        """Learn rows of a key that share an outcome: see `Calibrator.learn_group`.
 
         Raises
         ------
-        TypeError
-            If calibrators are neither hedges nor segment calibrators.
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(xs, "xs")
+        given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_make(key)
-            if not self._makes_tickets(calibrator):
-                raise TypeError(
-                    "`calibrator` must be a HedgedCalibrator or a SegmentCalibrator to learn"
-                    f" groups, got {type(calibrator).__name__}"
-                )
             try:
-                calibrator.learn_group(*given, scores, y, w, served=served)
+                calibrator.learn_group(scores, y, w, **given, tickets=tickets)
                 self._cache.changed(key, calibrator)
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
 
-    @staticmethod
-    def _makes_tickets(calibrator: Any) -> bool:
-        return isinstance(calibrator, HedgedCalibrator | SegmentCalibrator)
-
-    def _check_x(self, x: Any, name: str = "x") -> tuple[Any, ...]:
-        """Return the arguments that calibrators take before the score; raise if ``x`` is wrong."""
-        self._check_given(x, name)
-        return () if self.fields is None else (x,)
-
-    def _check_given(self, values: Any, name: str) -> None:
-        """Raise unless values of fields are given where there are fields, and only there."""
-        if self.fields is None and values is not None:
-            raise TypeError(f"`{name}` must be None: only a SegmentCalibrator has fields")
-        if self.fields is not None and values is None:
+    def _check_x(self, x: Any) -> dict[str, Any]:
+        """Return the argument of calibrators with fields; raise if it is given without need."""
+        if not self.fields:
+            if x is not None:
+                raise TypeError("`x` must be None: the calibrator has no fields")
+            return {}
+        if x is None:
             listed = ", ".join(map(repr, self.fields))
-            raise TypeError(f"`{name}` must have the values of the fields {listed}, got None")
+            raise TypeError(f"`x` must have the values of the fields {listed}, got None")
+        return {"x": x}
 
     def learn_many(
         self,
@@ -301,10 +272,10 @@ class KeyedCalibrator(Locked):
         y: ArrayLike,
         w: ArrayLike | None = None,
         *,
-        columns: Any = None,
+        x: Any = None,
     ) -> None:
         """Learn samples in the order given, those of each key in one call."""
-        self.predict_learn_many(keys, scores, y, w, columns=columns)
+        self.predict_learn_many(keys, scores, y, w, x=x)
 
     def predict_learn_many(
         self,
@@ -313,7 +284,7 @@ class KeyedCalibrator(Locked):
         y: ArrayLike,
         w: ArrayLike | None = None,
         *,
-        columns: Any = None,
+        x: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in the order given, those of each key in one call.
 
@@ -323,15 +294,15 @@ class KeyedCalibrator(Locked):
             The key of each sample.
         scores, y, w : array_like of shape (n_samples,)
             As for `Calibrator.predict_learn_many`; a sample whose label is NaN is only predicted.
-        columns : mapping or data frame, optional
-            The values of the fields, as for `SegmentCalibrator.predict_learn_many`.
+        x : mapping or data frame, optional
+            A column for each of the calibrator's ``fields``.
 
         Raises
         ------
         ValueError, TypeError
             If an argument is out of range or lengths differ; nothing is learned of any key.
         """
-        samples = self.check(keys, scores, y, w, columns)
+        samples = self.check(keys, scores, y, w, x)
         return like_given(self.predict_learn_checked(samples), scores)
 
     def check(
@@ -340,7 +311,7 @@ class KeyedCalibrator(Locked):
         scores: ArrayLike,
         y: ArrayLike,
         w: ArrayLike | None,
-        columns: Any = None,
+        x: Any = None,
     ) -> Samples:
         """Return the samples for `predict_learn_checked`, or raise."""
         vector = as_vector(scores, "scores")
@@ -349,24 +320,17 @@ class KeyedCalibrator(Locked):
         check_same_length(labels, len(vector), "y")
         if len(keys) != len(vector):
             raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
-        if isinstance(self._fresh, SegmentCalibrator):
-            vector = self._fresh._check_known(vector, labels, weights)
-        else:
-            known = ~np.isnan(labels)
-            self._fresh._check_samples(vector[known], labels[known], weights[known])
-            self._fresh.predict_many(vector[~known])  # or it raises
-        hashes = self.read_columns(columns, len(vector))
+        vector = self._fresh._check_known(vector, labels, weights)
+        read = self.read_fields(x, len(vector))
         groups = group(keys)
         for key in groups:
             name_of(key)  # or it raises
-        return Samples(groups, vector, labels, weights, hashes)
+        return Samples(groups, vector, labels, weights, read)
 
-    def read_columns(self, columns: Any, n_samples: int) -> Hashes | None:
+    def read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
         """Return what `Samples` has of the columns of fields, or raise."""
-        self._check_given(columns, "columns")
-        if not isinstance(self._fresh, SegmentCalibrator):
-            return None
-        return self._fresh._read_columns(columns, n_samples)
+        self._check_x(x)
+        return self._fresh._read_fields(x, n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in one call."""
@@ -379,15 +343,12 @@ class KeyedCalibrator(Locked):
         return values
 
     def _predict_learn_key(
-        self, key: Hashable, scores: Vector, y: Vector, w: Vector, hashes: Hashes | None
+        self, key: Hashable, scores: Vector, y: Vector, w: Vector, read: NDArray[Any] | None
     ) -> Vector:
         calibrator = self._find_or_make(key)
-        closes = _has_open_burst(calibrator)
+        closes = calibrator._has_open_burst()
         try:
-            if hashes is None:
-                values = predict_learn_known(calibrator, scores, y, w)
-            else:
-                values = calibrator._predict_learn_read(hashes, scores, y, w)
+            values = calibrator._predict_learn_read(read, scores, y, w)
             if closes or not np.isnan(y).all():
                 self._cache.changed(key, calibrator)
         except BaseException:
@@ -395,20 +356,17 @@ class KeyedCalibrator(Locked):
             raise
         return values
 
-    def snapshot(self, key: Hashable) -> Any:
-        """Return an immutable copy of the calibrator of a key, for any thread.
-
-        It is a `Snapshot`; of a `SegmentCalibrator` it is a `SegmentSnapshot`.
-        """
+    def snapshot(self, key: Hashable) -> Snapshot:
+        """Return an immutable copy of the calibrator of a key, for any thread."""
         with self._mutex:
             return self._find_or_fresh(key).snapshot()
 
-    def _find_or_fresh(self, key: Hashable) -> Any:
+    def _find_or_fresh(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one that must not learn."""
         calibrator = self._cache.find(key)
         return self._fresh if calibrator is None else calibrator
 
-    def _find_or_make(self, key: Hashable) -> Any:
+    def _find_or_make(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one for it."""
         calibrator = self._cache.find(key)
         if calibrator is None:
@@ -470,8 +428,3 @@ class KeyedCalibrator(Locked):
     def __repr__(self) -> str:
         stored = "" if self.store is None else f", store={self.store!r}"
         return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
-
-
-def _has_open_burst(calibrator: AnyCalibrator) -> bool:
-    """Return whether the next prediction of a calibrator changes its state."""
-    return isinstance(calibrator, HedgedCalibrator) and calibrator._has_open_burst()

@@ -24,9 +24,7 @@ from streamcal._state import (
 )
 from streamcal._validation import as_number, as_weight, check_count
 from streamcal._whole import Step, do_all
-from streamcal.calibration.packed_tickets import pack_ticket, unpack_ticket
-from streamcal.calibration.segments import OwnTicket, SegmentTicket
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Ticket, check_ticket_type
 from streamcal.durable.keys import name_of
 from streamcal.durable.waiting import pack_fields, unpack_fields
 
@@ -52,10 +50,10 @@ class Event(NamedTuple):
     id : hashable
         The name that joins a label to its score: a string, number, boolean or tuple, like a key.
         None: no label will arrive.
-    ticket : Ticket or SegmentTicket, optional
+    ticket : Ticket, optional
         The ticket of the calibrator for the score. `run` sets it; it waits with the score.
     x : mapping, optional
-        The values of the fields of a `SegmentCalibrator`: text, numbers, booleans or None by name.
+        The values of the calibrator's ``fields``: text, numbers, booleans or None by name.
         They wait with the score. `run` ignores other names, so it may be all features.
 
     Examples
@@ -71,7 +69,7 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
-    ticket: OwnTicket | None = None
+    ticket: Ticket | None = None
     x: Mapping[str, Any] | None = None
 
 
@@ -188,7 +186,7 @@ class LabelJoin(Stateful):
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
             "ids": [pack(name) for name in self._seen],
             "keys": [pack(event.key) for event in events],
-            "tickets": [pack_ticket(event.ticket) for event in events],
+            "tickets": [event.ticket and event.ticket.to_json() for event in events],
             "x": [pack_fields(event.x) for event in events],
         }
         return fields, {
@@ -229,10 +227,9 @@ def _check_half(event: Event) -> None:
         pack_fields(event.x)  # or it raises
     if event.ticket is None:
         return
-    if not isinstance(event.ticket, Ticket | SegmentTicket):
-        raise TypeError(f"`ticket` must be a ticket or None, got {event.ticket!r}")
+    check_ticket_type(event.ticket)
     try:
-        unpack_ticket(pack_ticket(event.ticket))
+        Ticket.from_json(event.ticket.to_json())
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`ticket` must be what was served, got {event.ticket!r}: {error}"
@@ -245,7 +242,8 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
     ids = as_names(fields["ids"], "ids", n)
     packed = as_list(fields["keys"], "keys", n)
     keys = [as_name(unpack(key), "keys", none=True) for key in packed]
-    tickets = [unpack_ticket(ticket) for ticket in as_list(fields["tickets"], "tickets", n)]
+    kept = as_list(fields["tickets"], "tickets", n)
+    tickets = [None if each is None else Ticket.from_json(each) for each in kept]
     x = [unpack_fields(packed) for packed in as_list(fields["x"], "x", n)]
     columns = numbers.T.tolist()
     return [Event(*event) for event in zip(*columns, keys, ids, tickets, x, strict=True)]

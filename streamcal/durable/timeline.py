@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._log_loss import log_losses
 from streamcal._state import (
     Arrays,
     Fields,
@@ -28,6 +27,7 @@ from streamcal._state import (
 )
 from streamcal._validation import MOST_COUNT
 from streamcal._whole import Step, do_all
+from streamcal.metrics.log_loss import log_losses
 
 TIMELINE = "timeline"
 """The name of the record among the states."""

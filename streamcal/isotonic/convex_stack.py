@@ -27,7 +27,7 @@ from streamcal._validation import as_weights
 from streamcal.isotonic.staircase import Interpolation, Outside, Staircase, describe_blocks
 from streamcal.kernels import pav
 from streamcal.kernels.threshold_decomposition import greatest_quantiles
-from streamcal.losses._minimiser import Minimiser, find_minimiser
+from streamcal.losses.minimiser import Minimiser, find_minimiser
 
 _FIRST_ROOM = 64
 _FEW_RUNS = 16  # with fewer runs, a round that pools all of them is slower

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal.isotonic._sums import check_sums, statistic_range
 from streamcal.isotonic.staircase import (
     Interpolation,
     Outside,
@@ -14,6 +13,7 @@ from streamcal.isotonic.staircase import (
     from_stack,
     weighted_statistics,
 )
+from streamcal.isotonic.sums import check_sums, statistic_range
 from streamcal.kernels import pav
 from streamcal.losses import MeanLoss
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._pool import Pool, check_pool, run_in, size_of
+from streamcal._processes import Pool, check_pool, run_in, size_of
 from streamcal._validation import as_vector, as_weights, check_choice, check_count, check_no_mask
 from streamcal.isotonic.blocks import fit_blocks, pool_samples
 from streamcal.isotonic.staircase import (

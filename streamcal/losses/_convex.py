@@ -314,7 +314,7 @@ class FunctionLoss(Loss):
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         xp, z, y = as_arrays(z, y)
         if xp is np:
-            from streamcal.losses._derivative import values
+            from streamcal.losses.derivatives import values
 
             return values(self.function, z, y)
         value: NDArray[np.float64] = self.function(z, y)
@@ -376,7 +376,7 @@ def from_function(
         raise TypeError(f"`y_range` must be an Interval or a TwoPoint, got {y_range!r}")
     if not isinstance(name, str):
         raise TypeError(f"`name` must be a str, got {name!r}")
-    from streamcal.losses._derivative import pointwise
+    from streamcal.losses.derivatives import pointwise
 
     loss = FunctionLoss(function=function, name=name, z_range=z_range, y_range=y_range)
     pointwise(loss)
@@ -386,7 +386,7 @@ def from_function(
 
 
 def _check_convex(loss: FunctionLoss) -> None:
-    from streamcal.losses._derivative import derivative
+    from streamcal.losses.derivatives import derivative
 
     z, y = _grid(loss.z_range, 65), _grid(loss.y_range, 9)
     slopes = derivative(loss, np.tile(z, len(y)), np.repeat(y, len(z))).reshape(len(y), len(z))

@@ -7,8 +7,8 @@ from typing import Any
 from river.metrics.base import MultiClassMetric
 
 from streamcal._validation import as_probability
-from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics._exact_sum import ExactSum
+from streamcal.metrics.base import ProbabilityMetric, as_event
 
 
 class BrierScore(ProbabilityMetric, MultiClassMetric):

@@ -25,9 +25,9 @@ from streamcal._whole import Step, do_all
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase
-from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, corp_band
+from streamcal.metrics.base import ProbabilityMetric, as_event
 
 SCORES = ("brier", "log")
 

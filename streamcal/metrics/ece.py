@@ -7,8 +7,8 @@ from typing import Any
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice, check_count
-from streamcal.metrics._base import ProbabilityMetric, as_event
 from streamcal.metrics._exact_sum import ExactSum
+from streamcal.metrics.base import ProbabilityMetric, as_event
 
 _TOP = 1 << 64  # above every bit pattern of a float
 

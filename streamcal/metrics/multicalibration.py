@@ -1,6 +1,6 @@
 """Multicalibration error: how wrong probabilities are in each segment, and which of it is real.
 
-`streamcal.metrics._segment_errors` has the definitions and the formulas.
+`streamcal.metrics.segment_errors` has the definitions and the formulas.
 """
 
 from collections import deque
@@ -12,15 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import as_weight, as_weights, check_count
-from streamcal.calibration.segments import check_crosses, check_fields, field_column
-from streamcal.metrics._base import (
+from streamcal.calibration.base import field_column
+from streamcal.calibration.segments import check_crosses, check_fields
+from streamcal.metrics.base import (
     ProbabilityErrorMetric,
     as_event,
     as_events,
     check_known_label,
     is_missing,
 )
-from streamcal.metrics._segment_errors import (
+from streamcal.metrics.segment_errors import (
     MEAN_IF_CALIBRATED,
     Group,
     adjust,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from river.metrics.base import ClassificationMetric
 
-from streamcal._clone import Cloned
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability, as_weight
-from streamcal.metrics._base import ProbabilityMetric
 from streamcal.metrics._exact_sum import ExactSum
+from streamcal.metrics.base import ProbabilityMetric
 
 
 class OrdinalMetric(Cloned, ClassificationMetric):

@@ -13,7 +13,7 @@ from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_count
 from streamcal.isotonic.staircase import Staircase
-from streamcal.metrics._base import ProbabilityMetric, as_event
+from streamcal.metrics.base import ProbabilityMetric, as_event
 from streamcal.metrics.corp import CORP
 
 

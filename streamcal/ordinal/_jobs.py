@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._pool import Pool, run_in, size_of
-from streamcal._worker import Worker
+from streamcal._processes import Pool, Worker, run_in, size_of
 
 Summary = NDArray[np.float64]
 """Sums, least prefix sums, and cuts, shape (3, n_boundaries)."""

@@ -9,10 +9,10 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
-from streamcal._routing import Features
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
 from streamcal._validation import as_number, as_weight, as_weights
 from streamcal.ordinal._ranks import RankLearner, check_features, check_frame
+from streamcal.wrappers.routing import Features
 
 # To import what data frames need takes a third of the time until the first sample: methods do it.
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from river import base
 from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
-from streamcal._clone import Cloned
 from streamcal._state import (
     Arrays,
     Fields,
@@ -32,6 +31,7 @@ from streamcal._state import (
     state_of,
     unpack,
 )
+from streamcal._state.clone import Cloned
 from streamcal._validation import (
     LARGEST,
     SHORTEST_HALF_LIFE,
@@ -45,7 +45,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration.isotonic import IsotonicCalibrator, calibrator_of, regression_of
 from streamcal.kernels.cusum import LEAST_SCALE, MOST_COUNT, PERCEPTRON, CuSum
-from streamcal.losses._task import LABELS_OF_SMALL_TABLES
+from streamcal.losses.task import LABELS_OF_SMALL_TABLES
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from river.base.typing import FeatureName
 
-from streamcal._routing import AnyRegressor
-from streamcal._worker import Worker
+from streamcal._processes import Worker
 from streamcal.losses import TaskLoss, TaskLossName
 from streamcal.ordinal.streaming import StreamingThresholds
 from streamcal.ordinal.thresholds import Thresholds, optimal_thresholds
+from streamcal.wrappers.routing import AnyRegressor
 
 _RETRY_SAMPLES = 100  # until the next attempt, if the background process is not ready
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget
 
-from streamcal._routing import AnyRegressor, Features, Routing, last_step, name_of
-from streamcal._snapshot import ClassifierSnapshot
 from streamcal._state import (
     Arrays,
     Fields,
@@ -45,11 +43,13 @@ from streamcal.losses import (
     ZeroOneError,
     get_task,
 )
-from streamcal.losses._task import check_n_labels
+from streamcal.losses.task import check_n_labels
 from streamcal.ordinal._label_order import LabelOrder
 from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
+from streamcal.wrappers.routing import AnyRegressor, Features, Routing, last_step, name_of
+from streamcal.wrappers.snapshot import ClassifierSnapshot
 
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""

@@ -24,7 +24,7 @@ from river.base.typing import ClfTarget
 from streamcal import losses
 from streamcal._validation import LARGEST, as_number, as_score, check_choice
 from streamcal.kernels.cusum import PA, PA_I, PA_II
-from streamcal.losses._task import check_n_labels
+from streamcal.losses.task import check_n_labels
 from streamcal.ordinal._linear import LinearRanker
 
 _RULES = {"PA": PA, "PA-I": PA_I, "PA-II": PA_II}

@@ -20,7 +20,7 @@ compute in the precision of the logits and do not change JAX's settings. Ranks c
 """
 
 from streamcal import losses
-from streamcal._jax import jax, jnp
+from streamcal._extras import jax, jnp
 
 __all__ = ["likelihood_loss", "margin_loss", "predict", "probabilities", "scores"]
 

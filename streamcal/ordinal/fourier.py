@@ -20,10 +20,10 @@ from river import base
 from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
-from streamcal._clone import Cloned
-from streamcal._routing import Features
+from streamcal._state.clone import Cloned
 from streamcal._validation import as_score, check_count
 from streamcal.ordinal._ranks import check_features, check_frame
+from streamcal.wrappers.routing import Features
 
 
 class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):

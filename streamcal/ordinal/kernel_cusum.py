@@ -21,11 +21,11 @@ from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
 from streamcal._locked import Locked
-from streamcal._routing import Features
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
 from streamcal._validation import LARGEST, as_score, as_weight, check_choice, check_count
 from streamcal._whole import Step, do_all
 from streamcal.ordinal._ranks import RankLearner, check_features
+from streamcal.wrappers.routing import Features
 
 MAX_DEGREE = 100  # greater powers overflow for ordinary samples
 KERNELS = ("linear", "rbf", "polynomial")

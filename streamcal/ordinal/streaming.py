@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._clone import Cloned
 from streamcal._frames import like_given
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state.clone import Cloned
 from streamcal._state.score_index import MOST_WEIGHT, check_held, read_index
 from streamcal._validation import (
     as_number,
@@ -27,8 +27,8 @@ from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
 from streamcal.kernels.score_index import LARGEST_GROWTH
 from streamcal.losses import TaskLoss, TaskLossName, ZeroOneError, get_task
-from streamcal.losses._task import LABELS_OF_SMALL_TABLES, check_n_labels
-from streamcal.ordinal._samples import Samples, as_ranks, is_accurate, spread_of
+from streamcal.losses.task import LABELS_OF_SMALL_TABLES, check_n_labels
+from streamcal.ordinal.samples import Samples, as_ranks, is_accurate, spread_of
 from streamcal.ordinal.thresholds import Thresholds, find_cuts
 
 _MOST_ADDITIONS = 256  # that a sum in the tree goes through: in a chunk, then at each level

@@ -28,12 +28,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._pool import Pool, check_pool
+from streamcal._processes import Pool, check_pool
 from streamcal._validation import as_vector, check_choice, check_count
 from streamcal.losses import SquaredError, TaskLoss, TaskLossName, ZeroOneError, get_task
 from streamcal.ordinal import _jobs
 from streamcal.ordinal._jobs import JobOptions
-from streamcal.ordinal._samples import Samples
+from streamcal.ordinal.samples import Samples
 
 METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
 KAPPA = "quadratic-kappa"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamcal._routing import last_step, name_of
 from streamcal.wrappers.classifier import CalibratedClassifier
+from streamcal.wrappers.routing import last_step, name_of
 
 Models = dict[str, tuple[Any, Any]]
 """Whether the label is the positive one, and its probability: arrays of shape (n_samples,)."""

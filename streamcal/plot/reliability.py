@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._validation import check_choice
-from streamcal.calibration.shape import Shape, shapes_of
-from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS
+from streamcal.metrics.base import as_events
 from streamcal.metrics.corp import SCORES
+from streamcal.notebook.shape import Shape
 from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
 from streamcal.plot._predictions import predictions_of
 from streamcal.plot.reliability_curve import (
@@ -32,6 +32,7 @@ from streamcal.plot.reliability_curve import (
     calibrator_curves,
     find_bands,
     fit_curves,
+    shapes_of,
 )
 
 if TYPE_CHECKING:

@@ -11,14 +11,16 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from river import base
 
 from streamcal._validation import check_choice
-from streamcal.calibration.shape import Shape
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
-from streamcal.metrics._base import as_events
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
+from streamcal.metrics.base import as_events
 from streamcal.metrics.corp import SCORES, mean_score_of
+from streamcal.notebook.shape import Shape
+from streamcal.wrappers.snapshot import ModelSnapshot
 
 Array = NDArray[np.float64]
 Path = tuple[Array, Array]
@@ -322,3 +324,32 @@ def _spread_weights(stairs: Staircase, edges: Array) -> Array:
     covered = np.minimum.outer(upper, edges[1:]) - np.maximum.outer(lower, edges[:-1])
     shares = np.maximum(covered, 0.0) / (upper - lower)[:, None]
     return np.asarray(mass + weights @ shares)
+
+
+def shapes_of(thing: Any) -> dict[Any, Shape]:
+    """Return the maps of a calibrator by label; the only map of one for single scores under None.
+
+    Raises
+    ------
+    TypeError
+        If it has neither ``staircase`` nor ``predict_many``, or is a model, which maps features.
+    """
+    if isinstance(thing, base.Classifier | base.Regressor | ModelSnapshot):
+        raise TypeError(
+            f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
+            " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
+        )
+    if hasattr(thing, "_shapes"):  # a joint calibrator
+        shapes: dict[Any, Shape] = thing._shapes()
+        return shapes
+    if hasattr(thing, "_shape"):
+        return {None: thing._shape()}
+    if hasattr(thing, "staircase"):
+        stairs = thing.staircase()
+        return {None: Shape.of(stairs, staircase=stairs)}
+    if hasattr(thing, "predict_many"):
+        return {None: Shape.of(thing.predict_many)}
+    raise TypeError(
+        "`calibrator` must be a calibrator, or a mapping from names to calibrators, got"
+        f" {type(thing).__name__}"
+    )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_vector, as_weights, check_same_length
-from streamcal.ordinal._samples import as_ranks
+from streamcal.ordinal.samples import as_ranks
 from streamcal.ordinal.thresholds import Thresholds
 from streamcal.plot._axes import COLORS, figure_of, foreground, muted, new_axes, opacity, visible
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal.decision.goals import AnyMetric, get_metric
-from streamcal.decision.maximize import Decision, maximize, utility_curve
+from streamcal.decision.maximization import Decision, maximize, utility_curve
 from streamcal.decision.metric import Metric
 from streamcal.plot._axes import COLORS, figure_of, muted, new_axes, visible
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._log_loss import log_losses
+from streamcal.metrics.log_loss import log_losses
 from streamcal.report.content import Cells, Section, Table
 from streamcal.report.table_sections import Scored, expected_calibration_error, miscalibration
 

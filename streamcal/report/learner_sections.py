@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import is_calibrator
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report.content import Cells, Chart, Section, Series, Table, listed, shown, thin
 
@@ -31,7 +31,7 @@ def _staircases(states: Mapping[str, Any]) -> Section | None:
     n_blocks: int | float
     rows: list[Cells] = []
     for name, state in states.items():
-        if not isinstance(state, Calibrator):
+        if not is_calibrator(state) or state.fields:
             continue
         if getattr(state, "n_samples", 1) == 0:
             continue

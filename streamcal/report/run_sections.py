@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamcal._log_loss import RULE
 from streamcal._state import decode
 from streamcal.durable.labels import JOIN, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import LENGTH, TIMELINE, Periods, Timeline
+from streamcal.metrics.log_loss import RULE
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
 from streamcal.report.prometheus import Metric, counter, gauge, loss_metrics

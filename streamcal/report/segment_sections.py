@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.calibration.segments import check_crosses
-from streamcal.metrics._segment_errors import Group, SegmentErrors, adjust, group_samples, measure
 from streamcal.metrics.multicalibration import MIN_SAMPLES
+from streamcal.metrics.segment_errors import Group, SegmentErrors, adjust, group_samples, measure
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Section, Table
 from streamcal.report.key_sections import Keys, shorten

@@ -5,8 +5,7 @@ from itertools import islice
 from typing import Any
 
 from streamcal._state import decode, restore
-from streamcal.calibration.base import Calibrator
-from streamcal.calibration.segments import SegmentCalibrator
+from streamcal.calibration.base import is_calibrator
 from streamcal.durable.keys import PREFIX, key_of
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE
@@ -70,7 +69,7 @@ def facts_of_store(store: Store) -> tuple[tuple[str, str], ...]:
     """Return class and parameters of the first calibrator in a store, if there is one."""
     key = store.first_key(PREFIX)
     state = None if key is None else _restore_state(store.get_bytes(key))
-    if not isinstance(state, Calibrator | SegmentCalibrator):
+    if state is None or not is_calibrator(state):
         return ()
     listed = ", ".join(f"{name}={value!r}" for name, value in state._parameters().items())
     return (("Calibrator", f"{type(state).__name__}({listed})"),)

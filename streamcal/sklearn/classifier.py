@@ -23,8 +23,8 @@ from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.wrappers._checks import check_binary_calibrator
-from streamcal.wrappers._strategies import Columns, OwningStrategy, make_strategy
+from streamcal.wrappers.checks import check_calibrator_of_labels
+from streamcal.wrappers.strategies import Columns, OwningStrategy, make_strategy
 
 
 # scikit-learn has no types.
@@ -239,8 +239,9 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def _make_strategy(self) -> OwningStrategy:
         """Return what calibrates the probabilities of all classes; it has learned nothing."""
         calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
-        if not isinstance(calibrator, JointCalibrator):
-            check_binary_calibrator(calibrator)
+        check_calibrator_of_labels(calibrator)
+        if getattr(calibrator, "fields", ()):
+            raise TypeError(f"`calibrator` must be a map of scores alone, got {calibrator!r}")
         return make_strategy(calibrator, {})
 
     @staticmethod

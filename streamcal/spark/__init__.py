@@ -4,8 +4,6 @@ Spark handles sources, sinks, checkpoints and recovery; this package has the ste
 needs PySpark 4.1 and Java 17 or newer: ``pip install '.[spark]'`` in the checkout.
 """
 
-from typing import TYPE_CHECKING
-
 from streamcal._extras import missing
 from streamcal._lazy import attach
 
@@ -20,13 +18,4 @@ except (AttributeError, ImportError) as error:
     needs = f"PySpark 4.1, pandas, pyarrow and protobuf ({error})"
     raise missing("streamcal.spark", needs, "spark") from error
 
-if TYPE_CHECKING:
-    from streamcal.spark.fit import isotonic_fit
-    from streamcal.spark.stream import calibrate
-
-__all__ = ["calibrate", "isotonic_fit"]
-
-# Loaded at the first access: processes of Spark that only bundle rows need no calibrators.
-_HOME = {"calibrate": "streamcal.spark.stream", "isotonic_fit": "streamcal.spark.fit"}
-
-__getattr__, __dir__ = attach(__name__, __all__, _HOME)
+__getattr__, __dir__, __all__ = attach(__name__)

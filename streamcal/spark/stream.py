@@ -36,8 +36,7 @@ from pyspark.sql.types import (
 )
 
 from streamcal._state import Stateful
-from streamcal.calibration.base import predict_learn_known
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator
+from streamcal.calibration.base import Calibrator, is_calibrator
 from streamcal.spark import bundles
 from streamcal.spark.columns import (
     check_column,
@@ -62,7 +61,7 @@ def calibrate(
     key: str | None = None,
     score: str,
     label: str,
-    calibrator: AnyCalibrator | Callable[[], AnyCalibrator],
+    calibrator: Calibrator | Callable[[], Calibrator],
     weight: str | None = None,
     order: str | None = None,
     new_column: str = "calibrated",
@@ -83,7 +82,7 @@ def calibrate(
         The column of scores, numbers.
     label : str
         The column of labels, numbers in the range of the calibrator's loss, or booleans.
-    calibrator : Calibrator, SegmentCalibrator or callable
+    calibrator : Calibrator or callable
         A calibrator, of which each key gets a clone without state, or a function without arguments
         that returns a new one. Calibrators must have ``to_bytes``, which excludes losses of the
         user. A function is sent to the workers by value, a class of an installed module by name.
@@ -140,7 +139,7 @@ def calibrate(
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_new_column(schema, new_column)
     make = _maker(calibrator)
-    check_fields(schema, _fields_of(make()))
+    check_fields(schema, make().fields)
     # Spark takes a dot in the name of a column for a field of a struct.
     plain = df.toDF(*(f"c{number}" for number in range(len(schema.names))))
     bundled = plain.mapInArrow(bundles.Bundler(schema.names, key), bundles.SCHEMA)
@@ -189,15 +188,15 @@ def _is_order(kind: DataType) -> bool:
     return is_number(kind) or isinstance(kind, times) or kind == StringType()
 
 
-def _maker(calibrator: Any) -> Callable[[], AnyCalibrator]:
+def _maker(calibrator: Any) -> Callable[[], Calibrator]:
     """Return a function that makes calibrators; raise unless they can be stored as bytes."""
-    maker = calibrator.clone().clone if isinstance(calibrator, AnyCalibrator) else calibrator
+    maker = calibrator.clone().clone if is_calibrator(calibrator) else calibrator
     if not callable(maker):
         raise TypeError(
             f"`calibrator` must be a Calibrator or a function that makes one, got {calibrator!r}"
         )
     first = maker()
-    if not isinstance(first, AnyCalibrator):
+    if not is_calibrator(first):
         raise TypeError(
             f"`calibrator` must be a Calibrator or make one, got {type(first).__name__}"
         )
@@ -208,17 +207,12 @@ def _maker(calibrator: Any) -> Callable[[], AnyCalibrator]:
     return maker
 
 
-def _read(state: bytes) -> AnyCalibrator:
+def _read(state: bytes) -> Calibrator:
     """Return the calibrator that was stored."""
     calibrator = Stateful.from_bytes(state)
-    if not isinstance(calibrator, AnyCalibrator):
+    if not is_calibrator(calibrator):
         raise ValueError(f"the state must be of a calibrator, got a {type(calibrator).__name__}")
     return calibrator
-
-
-def _fields_of(calibrator: AnyCalibrator) -> Sequence[str]:
-    """Return the names of the fields that make segments."""
-    return calibrator.fields if isinstance(calibrator, SegmentCalibrator) else ()
 
 
 def _listed(columns: dict[str, str | None]) -> str:
@@ -230,7 +224,7 @@ class _Learner(StatefulProcessor):
 
     def __init__(
         self,
-        make: Callable[[], AnyCalibrator],
+        make: Callable[[], Calibrator],
         key: str | None,
         score: str,
         label: str,
@@ -307,13 +301,13 @@ class _Learner(StatefulProcessor):
             for bundle in bundles.pack_in_parts(table, 2 * bundles.BYTES):  # one in, one out
                 yield Row(rows=bundle)
 
-    def _samples(self, table: pa.Table, calibrator: AnyCalibrator) -> pa.Table:
+    def _samples(self, table: pa.Table, calibrator: Calibrator) -> pa.Table:
         """Return the columns that are learned from; the others are not joined."""
-        names = {self.score, self.label, self.weight, self.order, *_fields_of(calibrator)}
+        names = {self.score, self.label, self.weight, self.order, *calibrator.fields}
         return table.select([name for name in table.column_names if name in names])
 
     def _predict_learn(
-        self, calibrator: AnyCalibrator, table: pa.Table
+        self, calibrator: Calibrator, table: pa.Table
     ) -> tuple[NDArray[np.float64], bool]:
         """Return the calibrated values, NaN where there is no score, and whether it learned."""
         scores, labels = as_floats(table, self.score), as_floats(table, self.label)
@@ -327,11 +321,10 @@ class _Learner(StatefulProcessor):
         samples = scores[there], labels[there], weights[there]
         if not there.any():
             return values, False
-        if isinstance(calibrator, SegmentCalibrator):
-            columns = _field_columns(table.filter(pa.array(there)), calibrator.fields)
-            values[there] = calibrator.predict_learn_many(columns, *samples)
-        else:
-            values[there] = predict_learn_known(calibrator, *samples)
+        checked = calibrator._check_known(*samples), *samples[1:]
+        x = _field_columns(table.filter(pa.array(there)), calibrator.fields)
+        read = calibrator._read_fields(x, len(checked[0]))
+        values[there] = calibrator._predict_learn_read(read, *checked)
         return values, bool((there & ~np.isnan(labels)).any())
 
     def close(self) -> None:

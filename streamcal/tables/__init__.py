@@ -22,56 +22,6 @@ b,1,0.5
 >>> folder.cleanup()
 """
 
-from typing import TYPE_CHECKING
-
 from streamcal._lazy import attach
 
-if TYPE_CHECKING:
-    from streamcal.tables.base import Chunk, Fault, Reader, TableError, Writer
-    from streamcal.tables.numbers import as_numbers
-    from streamcal.tables.open import format_of, open_table
-    from streamcal.tables.output import (
-        Output,
-        is_standard,
-        standard_output,
-        sync_folder,
-        write_file,
-    )
-    from streamcal.tables.series import Series
-
-__all__ = [
-    "Chunk",
-    "Fault",
-    "Output",
-    "Reader",
-    "Series",
-    "TableError",
-    "Writer",
-    "as_numbers",
-    "format_of",
-    "is_standard",
-    "open_table",
-    "standard_output",
-    "sync_folder",
-    "write_file",
-]
-
-# Names that load their modules when they are touched: pyarrow takes long to import.
-_HOME = {
-    "Chunk": "base",
-    "Fault": "base",
-    "Output": "output",
-    "Reader": "base",
-    "Series": "series",
-    "TableError": "base",
-    "Writer": "base",
-    "as_numbers": "numbers",
-    "format_of": "open",
-    "is_standard": "output",
-    "open_table": "open",
-    "standard_output": "output",
-    "sync_folder": "output",
-    "write_file": "output",
-}
-
-__getattr__, __dir__ = attach(__name__, __all__, _HOME)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,21 +1,5 @@
 """Votes of rules and leaves: a small integer for each class in place of a probability."""
 
-from streamcal.voting.classifier import VoteClassifier
-from streamcal.voting.votes import (
-    multilabel_bound,
-    multilabel_weights,
-    optimal_votes,
-    search_votes,
-    two_class_votes,
-    votes_loss,
-)
+from streamcal._lazy import attach
 
-__all__ = [
-    "VoteClassifier",
-    "multilabel_bound",
-    "multilabel_weights",
-    "optimal_votes",
-    "search_votes",
-    "two_class_votes",
-    "votes_loss",
-]
+__getattr__, __dir__, __all__ = attach(__name__)

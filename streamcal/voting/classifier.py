@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from river import base
 from river.base.typing import ClfTarget
 
-from streamcal._routing import Features, Routing, name_of
-from streamcal._snapshot import ClassifierSnapshot
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
+from streamcal.wrappers.routing import Features, Routing, name_of
+from streamcal.wrappers.snapshot import ClassifierSnapshot
 
 _WEIGHTS_ATTRIBUTE, _VOTES_ATTRIBUTE = "voting_weights", "voting_votes"
 
@@ -82,8 +82,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
     def __init__(self, model: Any, calibrator: Calibrator | None = None) -> None:
         if calibrator is None:
             calibrator = IsotonicCalibrator()
-        if not isinstance(calibrator, Calibrator):
-            raise TypeError(f"`calibrator` must be a Calibrator or None, got {calibrator!r}")
+        check_calibrator(calibrator, binary=False)
         if not _has_covers(model):
             raise TypeError(
                 "`model` must be a Hoeffding tree classifier, an ensemble of them or AMRules, "

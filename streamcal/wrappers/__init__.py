@@ -5,8 +5,6 @@ this prediction with the label. So the calibrator learns only from predictions f
 the same kind of predictions that it calibrates later.
 """
 
-from streamcal.wrappers.classifier import CalibratedClassifier
-from streamcal.wrappers.regressor import CalibratedRegressor
-from streamcal.wrappers.served import Served
+from streamcal._lazy import attach
 
-__all__ = ["CalibratedClassifier", "CalibratedRegressor", "Served"]
+__getattr__, __dir__, __all__ = attach(__name__)

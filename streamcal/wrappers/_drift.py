@@ -8,8 +8,8 @@ from typing import Any
 from river import base
 from river.base.typing import ClfTarget
 
-from streamcal._routing import name_of
 from streamcal._whole import Step
+from streamcal.wrappers.routing import name_of
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
 """The model's probabilities, the features of segments, the label and the weight."""

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import AnyTicket
+from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._features import is_same, key_of, snapshot
 from streamcal.wrappers._late_labels import LateLabels
 from streamcal.wrappers._packed import Parts, Prediction
 from streamcal.wrappers._waiting import WaitingPredictions
 
-MakeTickets = Callable[[Mapping[ClfTarget, float], Any], Mapping[ClfTarget, AnyTicket]]
-"""Returns the tickets of calibrators by label, for the model's probabilities and the features.
+MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
+"""Returns the ticket of the calibrators for the model's probabilities and the features.
 
 The features are what `streamcal.wrappers._features.snapshot` returned.
 """
@@ -54,7 +54,7 @@ class PredictionMemory:
     `store_latest` comes before anything learns, and `take` forgets what was found.
 
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
-    and without tickets, until the calibrators are about to change or another prediction is made.
+    and without a ticket, until the calibrators are about to change or another prediction is made.
 
     Copies and pickles are empty. Any thread may call any method at any time.
 
@@ -65,16 +65,16 @@ class PredictionMemory:
 
     Examples
     --------
-    >>> memory, no_tickets = PredictionMemory(2), lambda raw, features: {}
+    >>> memory, no_ticket = PredictionMemory(2), lambda raw, features: None
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
-    ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_tickets)
+    ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_ticket)
     >>> memory.find({"a": 1}) is None, memory.find({"a": 3}).prediction.raw
     (True, {True: 0.3})
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # The features of the latest prediction, and what was predicted, without tickets.
+        # The features of the latest prediction, and what was predicted, without a ticket.
         self._latest: tuple[Any, Prediction] | None = None
         self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
         self._waiting = WaitingPredictions(limit)
@@ -88,7 +88,7 @@ class PredictionMemory:
         return (self._latest is not None) + len(self._waiting)
 
     def add(
-        self, x: Any, parts: Parts, make_tickets: MakeTickets, asked: str = "probabilities"
+        self, x: Any, parts: Parts, make_ticket: MakeTicket, asked: str = "probabilities"
     ) -> None:
         """Remember the prediction of ``asked``, the label or probabilities, for ``x``."""
         latest = self._latest
@@ -96,7 +96,7 @@ class PredictionMemory:
             if self._asked not in (asked, "both") and is_same(latest[0], x):
                 self._asked = "both"
                 return
-            self.store_latest(make_tickets)
+            self.store_latest(make_ticket)
         kept = snapshot(x)
         if kept is None:
             self._late_labels.add(x)
@@ -137,8 +137,8 @@ class PredictionMemory:
         if self._late_labels.waiting:
             self._late_labels.learn(x)
 
-    def store_latest(self, make_tickets: MakeTickets, found: Sequence[Found | None] = ()) -> None:
-        """Store the latest prediction with tickets, while the calibrators are as they were.
+    def store_latest(self, make_ticket: MakeTicket, found: Sequence[Found | None] = ()) -> None:
+        """Store the latest prediction with its ticket, while the calibrators are as they were.
 
         It stays aside if it is one of those that were ``found``, as `take` will forget it.
         """
@@ -147,8 +147,8 @@ class PredictionMemory:
             return
         self._latest = None  # first, so that an error in what follows is not raised again and again
         kept, prediction = latest
-        tickets = make_tickets(prediction.raw, kept)
-        self._waiting.store(key_of(kept), prediction._replace(tickets=tickets))
+        ticket = make_ticket(prediction.raw, kept)
+        self._waiting.store(key_of(kept), prediction._replace(ticket=ticket))
 
     def take(self, found: Found) -> None:
         """Forget a prediction that was found, since its label is learned.

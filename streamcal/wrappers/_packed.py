@@ -1,20 +1,17 @@
-"""A prediction that waits for its label; with many labels it is packed as one array."""
+"""A prediction that waits for its label; with many labels it is packed as bytes."""
 
-import itertools
+import marshal
 import operator
-from array import array
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
-from streamcal.calibration.segments import SegmentTicket
 from streamcal.calibration.tickets import Ticket
 
 Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
-"""A `Prediction` without tickets, as a tuple because it is made for each sample."""
+"""A `Prediction` without a ticket, as a tuple because it is made for each sample."""
 
 _FLOATS = {float, np.float64}
 
@@ -30,58 +27,35 @@ class Prediction(NamedTuple):
         The calibrated ones, if a drift detector needs them.
     n_alarms : int
         The number of alarms of the drift detector at that time.
-    tickets : dict or None
-        The tickets of hedged calibrators by label. None if nothing was learned in between, so that
-        the calibrators predict now what they predicted then.
+    ticket : Ticket or None
+        What the calibrators served. None if they need none, or nothing was learned in between, so
+        that the calibrators predict now what they predicted then.
     """
 
     raw: Mapping[ClfTarget, float]
     shown: Mapping[ClfTarget, float] | None
     n_alarms: int
-    tickets: Mapping[ClfTarget, AnyTicket] | None = None
+    ticket: Ticket | None = None
 
 
 class PackedPrediction:
-    """A `Prediction` of many labels as one array, which takes a fifth of the memory.
+    """A `Prediction` of many labels as bytes, which take a fifth of the memory."""
 
-    The numbers are the probabilities, then for each label those of its `JointTicket`, if there are
-    tickets. ``runs`` are the lengths of the answers on these, and for how many labels.
-    """
+    __slots__ = ("_labels", "_packed")
 
-    __slots__ = ("joint_n_samples", "labels", "n_alarms", "numbers", "runs", "shown")
-
-    def __init__(self, prediction: Prediction, labels: tuple[ClfTarget, ...]) -> None:
-        raw, shown, self.n_alarms, tickets = prediction
-        self.labels = labels
-        self.shown = shown is not None
-        numbers = [*raw.values(), *(shown or {}).values()]
-        lengths, self.joint_n_samples = [], 0
-        for own, joint in cast("Iterable[tuple[Ticket, Ticket]]", (tickets or {}).values()):
-            numbers.append(own.n_samples)
-            numbers += own.answers
-            numbers += joint.answers
-            self.joint_n_samples = joint.n_samples  # one hedge made all of these at once
-            lengths.append((len(own.answers), len(joint.answers)))
-        self.numbers = array("d", numbers)
-        self.runs = tuple((run, len(list(same))) for run, same in itertools.groupby(lengths))
+    def __init__(self, packed: bytes, labels: tuple[ClfTarget, ...]) -> None:
+        self._packed = packed
+        self._labels = labels
 
     def unpack(self) -> Prediction:
         """Return the prediction as it was."""
-        labels, numbers, n = self.labels, self.numbers, len(self.labels)
-        shown = dict(zip(labels, numbers[n : 2 * n], strict=True)) if self.shown else None
-        at, tickets = 2 * n if self.shown else n, []
-        for (n_own, n_joint), n_labels in self.runs:
-            for _ in range(n_labels):
-                middle = at + 1 + n_own
-                own = Ticket(int(numbers[at]), numbers[at + 1 : middle])
-                at = middle + n_joint
-                tickets.append(JointTicket(own, Ticket(self.joint_n_samples, numbers[middle:at])))
-        raw = dict(zip(labels, numbers[:n], strict=True))
-        return Prediction(raw, shown, self.n_alarms, dict(zip(labels, tickets, strict=False)))
-
-
-def _is_packable(ticket: AnyTicket) -> bool:
-    return isinstance(ticket, JointTicket) and not isinstance(ticket.one_vs_rest, SegmentTicket)
+        values, shown, n_alarms, ticket = marshal.loads(self._packed)
+        return Prediction(
+            dict(zip(self._labels, values, strict=True)),
+            None if shown is None else dict(zip(self._labels, shown, strict=True)),
+            n_alarms,
+            None if ticket is None else Ticket(ticket),
+        )
 
 
 class Packer:
@@ -91,17 +65,24 @@ class Packer:
         self._labels: tuple[ClfTarget, ...] = ()  # of the latest packed prediction
 
     def pack(self, prediction: Prediction) -> Prediction | PackedPrediction:
-        """Return a prediction of more than two labels as an array, if it comes back the same."""
+        """Return a prediction of more than two labels as bytes, if it comes back the same."""
         if len(prediction.raw) < 3:
             return prediction
-        raw, shown, _, tickets = prediction
+        raw, shown, n_alarms, ticket = prediction
         if not _FLOATS.issuperset(map(type, raw.values())):
             return prediction
         if shown is not None and list(shown) != list(raw):
             return prediction
-        if tickets and not all(map(_is_packable, tickets.values())):
+        values = tuple(map(float, raw.values()))
+        answers = None if shown is None else tuple(map(float, shown.values()))
+        content = values, answers, n_alarms, None if ticket is None else tuple(ticket)
+        try:
+            packed = marshal.dumps(content)
+        except ValueError:  # the ticket of a calibrator of the user's own
+            return prediction
+        if marshal.loads(packed) != content:
             return prediction
         # Labels that are equal may still be different, as True and 1 are.
         if len(self._labels) != len(raw) or not all(map(operator.is_, self._labels, raw)):
             self._labels = tuple(raw)
-        return PackedPrediction(prediction, self._labels)
+        return PackedPrediction(packed, self._labels)

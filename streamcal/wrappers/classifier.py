@@ -19,8 +19,6 @@ from river.utils.dataframe import (
     to_numpy,
 )
 
-from streamcal._routing import AnyClassifier, BatchRouting, Features
-from streamcal._snapshot import MiniBatchClassifierSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import (
     as_weight,
@@ -32,23 +30,13 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.card import MOST_CARDS, card, labelled, note
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.joint_hedge import AnyTicket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import AnyCalibrator, SegmentCalibrator, check_fields
+from streamcal.calibration.segments import SegmentCalibrator, check_fields
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.plain import are_probabilities
-from streamcal.wrappers._checks import (
-    add_batch_weights,
-    as_batch_weights,
-    as_probabilities_of_labels,
-    as_probability_columns,
-    check_binary_calibrator,
-    check_classifier,
-    check_n_rows,
-    check_probabilities,
-)
+from streamcal.notebook.card import MOST_CARDS, card, labelled, note
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
@@ -63,15 +51,26 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._strategies import (
+from streamcal.wrappers.checks import (
+    add_batch_weights,
+    as_batch_weights,
+    as_probabilities_of_labels,
+    as_probability_columns,
+    check_calibrator_of_labels,
+    check_classifier,
+    check_n_rows,
+    check_probabilities,
+)
+from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
+from streamcal.wrappers.served import Served
+from streamcal.wrappers.snapshot import MiniBatchClassifierSnapshot
+from streamcal.wrappers.strategies import (
     FeatureColumns,
     OwningStrategy,
     Raw,
-    Tickets,
     as_rows,
     make_strategy,
 )
-from streamcal.wrappers.served import Served
 
 _ON_DRIFT = ("shrink", "reset", "none")
 
@@ -100,7 +99,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     classifier : river classifier or pipeline
         The model; it must have probabilities. It is used as it is, not copied, and may have been
         trained before.
-    calibrator : Calibrator, SegmentCalibrator, JointCalibrator or None
+    calibrator : Calibrator, JointCalibrator or None
         The prototype that is cloned for each label; it must accept the labels 0 and 1. A
         `JointCalibrator` is cloned once and sees all labels. None means ``HedgedCalibrator()``,
         a mixture that is nearly as good as the best of several calibrators. Any `HedgedCalibrator`,
@@ -199,7 +198,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     def __init__(
         self,
         classifier: AnyClassifier,
-        calibrator: Calibrator | SegmentCalibrator | JointCalibrator | None = None,
+        calibrator: Calibrator | JointCalibrator | None = None,
         *,
         labels: Sequence[ClfTarget] | None = None,
         segments: Sequence[str] | None = None,
@@ -269,7 +268,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._y_name = y_name
 
     @property
-    def calibrators(self) -> dict[ClfTarget, AnyCalibrator]:
+    def calibrators(self) -> dict[ClfTarget, Calibrator]:
         """The calibrators by label; with the labels False and True there is only that of True."""
         return dict(self._strategy.calibrators)
 
@@ -340,7 +339,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if type(y) is not bool:
             check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        raw, shown, tickets, found = self._recall(x, served, kwargs)
+        raw, shown, ticket, found = self._recall(x, served, kwargs)
         strategy = self._strategy.for_labels(raw)
         strategy.check_features(x)
         if self.sampling_rate is not None:
@@ -349,7 +348,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if found is None and served is None:
             self._memory.warn_if_late(x)
         if found is None or not found.is_latest:
-            self._memory.store_latest(self._make_tickets)
+            self._memory.store_latest(self._make_ticket)
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
@@ -361,9 +360,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
             current, steps = self._watch(self._monitor, [sample], [shown])
-            if current is not self._strategy:  # the calibrators that made the tickets are replaced
-                strategy, tickets = current.for_labels(raw), None
-        learn = strategy.learn_steps(raw, x, y, w, tickets)
+            if current is not self._strategy:  # the calibrators that made the ticket are replaced
+                strategy, ticket = current.for_labels(raw), None
+        learn = strategy.learn_steps(raw, x, y, w, ticket)
         do_all(*steps, *learn, *self._known.learn_steps(y, self._label_of_column))
 
     def learn_group(
@@ -429,7 +428,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w = as_weight(w)
         as_weight(w / max(len(X), 1))
         given = [None] * len(X) if served is None else served
-        recalled: list[tuple[Raw, Raw | None, Tickets, Found | None]] = []
+        recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
         places: set[int] = set()
         for x, each in zip(X, given, strict=True):
             recalled.append(self._recall(x, each, kwargs, places))
@@ -444,7 +443,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         for x, each, one in zip(X, given, found, strict=True):
             if one is None and each is None:
                 self._memory.warn_if_late(x)
-        self._memory.store_latest(self._make_tickets, found)
+        self._memory.store_latest(self._make_ticket, found)
         for x, label in zip(X, y, strict=True):
             self._call("learn_one", x, label, **kwargs, w=w)
 
@@ -452,7 +451,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             if one is not None:
                 self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
-        rows = [(raw, x, label, tickets) for (raw, _, tickets, _), x, label in both]
+        rows = [(raw, x, label, ticket) for (raw, _, ticket, _), x, label in both]
         current = self._strategy
         steps: list[Step] = []
         if self._monitor:
@@ -467,8 +466,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
     def _recall(
         self, x: Features, served: Any, kwargs: dict[str, Any], before: Set[int] = frozenset()
-    ) -> tuple[Raw, Raw | None, Tickets, Found | None]:
-        """Return the model's probabilities of a sample, the calibrated ones, and the tickets.
+    ) -> tuple[Raw, Raw | None, Ticket | None, Found | None]:
+        """Return the model's probabilities of a sample, the calibrated ones, and the ticket.
 
         They are those in ``served``, else those that are remembered, else the model predicts. The
         last value is what was found in the memory, which still holds it; the places ``before``, of
@@ -480,8 +479,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if found is None or not found.prediction.raw:
             raw = self._known.complete(self._predict_raw(x, kwargs))
             return raw, None, None, found
-        raw, shown, n_alarms, tickets = found.prediction
-        return raw, shown, tickets if tickets and self._is_current(n_alarms) else None, found
+        raw, shown, n_alarms, ticket = found.prediction
+        return raw, shown, ticket if self._is_current(n_alarms) else None, found
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
         """Return `predict_proba_one` of a sample, and everything that `learn_one` needs later.
@@ -504,14 +503,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         """
         own = self._predict_raw(x, kwargs)
         raw = self._known.complete(own)
-        calibrated, tickets = self._strategy.for_labels(raw).serve_one(raw, x)
+        calibrated, ticket = self._strategy.for_labels(raw).serve_one(raw, x)
         if raw is not own:
             calibrated = keep_missing(calibrated, raw, own)
         rate = 1.0
         if self.sampling_rate is not None:
             rate = rate_of(self.sampling_rate, x)
             calibrated = answers_among_all(calibrated, rate)
-        return Served(calibrated, dict(raw), tickets, self.n_alarms, rate)
+        return Served(calibrated, dict(raw), ticket, self.n_alarms, rate)
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label of the model.
@@ -556,7 +555,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self.remember:
             shown = dict(among_kept) if self._monitor else None
             n_alarms = self.n_alarms if self._monitor else 0
-            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_tickets, asked)
+            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_ticket, asked)
         return calibrated
 
     def calibrate_one(
@@ -621,24 +620,24 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         calibrated = self._strategy.for_labels(raw).predict_one(raw, x)
         return calibrated if raw is own else keep_missing(calibrated, raw, own)
 
-    def _make_tickets(self, raw: Raw, kept: Any) -> Mapping[ClfTarget, AnyTicket]:
-        """Return the tickets of the calibrators as they are for the model's probabilities.
+    def _make_ticket(self, raw: Raw, kept: Any) -> Ticket | None:
+        """Return the ticket of the calibrators as they are for the model's probabilities.
 
         ``kept`` are the features as they are remembered.
         """
         if not self._strategy.makes_tickets:
-            return {}
+            return None
         return self._strategy.for_labels(raw).serve_one(raw, features_of(kept))[1]
 
     def _segments_of(self, x: Features) -> Features:
         """Return the features that segments are made of."""
         return {name: x.get(name) for name in self._strategy.fields}
 
-    def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Tickets]:
-        """Return the model's probabilities, the calibrated ones and the tickets, or raise.
+    def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Ticket | None]:
+        """Return the model's probabilities, the calibrated ones and the ticket, or raise.
 
         The calibrated ones are those before the sampling was undone, as the labels are of the kept
-        samples. Tickets of calibrators that were replaced after an alarm are left out.
+        samples. The ticket of calibrators that were replaced after an alarm is left out.
         """
         if not isinstance(served, Served):
             return self._read_probabilities(served), None, None
@@ -646,10 +645,17 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         shown = as_probabilities_of_labels(served.calibrated)
         if served.sampling_rate != 1.0:
             shown = answers_among_kept(shown, as_sampling_rate(served.sampling_rate))
+        if served.n_alarms > self.n_alarms:
+            raise ValueError(
+                "`served` must be from this model or an earlier state of it, which has had"
+                f" {self.n_alarms} alarms, got one after {served.n_alarms}"
+            )
         if not self._is_current(served.n_alarms):
             return raw, shown, None
-        self._strategy.check_tickets(served.tickets)
-        return raw, shown, served.tickets
+        if served.ticket is None or not self._strategy.makes_tickets:
+            return raw, shown, None
+        self._strategy.for_labels(raw).check_ticket(raw, served.ticket)
+        return raw, shown, served.ticket
 
     def _read_probabilities(self, served: Any) -> Raw:
         """Return the model's probabilities of all labels, or raise; if there were none, none."""
@@ -734,7 +740,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self.sampling_rate is not None:
             check_two_labels((*raw, *set(labels)))
 
-        self._memory.store_latest(self._make_tickets)
+        self._memory.store_latest(self._make_ticket)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
 
         self._y_name = series.name
@@ -816,17 +822,18 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
 
 def _prototype_of(
-    calibrator: Calibrator | SegmentCalibrator | JointCalibrator, segments: Sequence[str] | None
-) -> AnyCalibrator | JointCalibrator:
+    calibrator: Calibrator | JointCalibrator, segments: Sequence[str] | None
+) -> Calibrator | JointCalibrator:
     """Return what is cloned for each label, or raise."""
-    if segments is None and isinstance(calibrator, SegmentCalibrator | JointCalibrator):
+    check_calibrator_of_labels(calibrator)
+    if segments is None:
         return calibrator
-    if isinstance(calibrator, SegmentCalibrator):
+    prototype: Any = calibrator
+    if prototype.is_joint:
+        raise ValueError(f"`segments` must be None with a JointCalibrator, got {segments!r}")
+    if prototype.fields:
         raise ValueError(
             "`segments` must be None with a SegmentCalibrator, which has `fields`,"
             f" got {segments!r}"
         )
-    if isinstance(calibrator, JointCalibrator):
-        raise ValueError(f"`segments` must be None with a JointCalibrator, got {segments!r}")
-    check_binary_calibrator(calibrator)
-    return calibrator if segments is None else SegmentCalibrator(segments, base=calibrator)
+    return SegmentCalibrator(segments, base=prototype)

@@ -10,19 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._routing import AnyRegressor, BatchRouting, Features, last_step, name_of
-from streamcal._snapshot import RegressorSnapshot
 from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
 from streamcal._validation import as_number, as_score, as_vector, as_weight
-from streamcal.calibration.base import Calibrator
-from streamcal.calibration.card import card
+from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.wrappers._checks import (
-    add_batch_weights,
-    as_batch_weights,
-    check_calibrator,
-    check_n_rows,
-)
+from streamcal.notebook.card import card
+from streamcal.wrappers.checks import add_batch_weights, as_batch_weights, check_n_rows
+from streamcal.wrappers.routing import AnyRegressor, BatchRouting, Features, last_step, name_of
+from streamcal.wrappers.snapshot import RegressorSnapshot
 
 
 class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchRegressor):
@@ -67,7 +62,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
             raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
         if calibrator is None:
             calibrator = IsotonicCalibrator("squared")
-        check_calibrator(calibrator)
+        check_calibrator(calibrator, binary=False)
         self.regressor = regressor
         self.calibrator = calibrator
 

@@ -2,17 +2,15 @@
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from river.base.typing import ClfTarget
 
-from streamcal.calibration.joint_hedge import AnyTicket, JointTicket
-from streamcal.calibration.packed_tickets import pack_ticket, unpack_plain, unpack_ticket
 from streamcal.calibration.sampling import as_sampling_rate
-from streamcal.calibration.segments import OwnTicket
-from streamcal.wrappers._checks import as_probabilities_of_labels
+from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers._json import as_count, as_pairs, as_share, from_pairs
+from streamcal.wrappers.checks import as_probabilities_of_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +26,8 @@ class Served:
         The calibrated probability of each label.
     raw : dict
         The model's own probability of each label; labels that it lacks are added.
-    tickets : dict
-        For each label whose calibrator is a `streamcal.HedgedCalibrator` or a
-        `streamcal.SegmentCalibrator`, the ticket that this calibrator needs with the label. With
-        more than two labels the first has a pair of tickets: that one, and that of the maps of all
-        labels.
+    ticket : Ticket or None
+        What the calibrators need with the label, if they make tickets.
     n_alarms : int
         How many alarms the drift detector had raised by then.
     sampling_rate : float
@@ -51,7 +46,7 @@ class Served:
 
     calibrated: dict[ClfTarget, float]
     raw: dict[ClfTarget, float]
-    tickets: dict[ClfTarget, AnyTicket] = field(default_factory=dict)
+    ticket: Ticket | None = None
     n_alarms: int = 0
     sampling_rate: float = 1.0
 
@@ -72,9 +67,7 @@ class Served:
         return {
             "calibrated": as_pairs(as_probabilities_of_labels(self.calibrated)),
             "raw": as_pairs(as_probabilities_of_labels(self.raw)),
-            "tickets": as_pairs(
-                {label: _pack_ticket(ticket) for label, ticket in self.tickets.items()}
-            ),
+            "ticket": None if self.ticket is None else self.ticket.to_json(),
             "n_alarms": self.n_alarms,
             "sampling_rate": as_sampling_rate(self.sampling_rate),
         }
@@ -92,37 +85,14 @@ class Served:
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        if set(kept) != {"calibrated", "raw", "tickets", "n_alarms", "sampling_rate"}:
+        if set(kept) != {"calibrated", "raw", "ticket", "n_alarms", "sampling_rate"}:
             raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        calibrated, raw, tickets = (from_pairs(kept[at]) for at in ("calibrated", "raw", "tickets"))
+        calibrated, raw = (from_pairs(kept[at]) for at in ("calibrated", "raw"))
+        ticket = None if kept["ticket"] is None else Ticket.from_json(kept["ticket"])
         return cls(
             {label: as_share(p) for label, p in calibrated.items()},
             {label: as_share(p) for label, p in raw.items()},
-            {label: _unpack_ticket(ticket) for label, ticket in tickets.items()},
+            ticket,
             as_count(kept["n_alarms"]),
             as_sampling_rate(kept["sampling_rate"]),
         )
-
-
-def _pack_ticket(ticket: AnyTicket) -> Any:
-    """Return a ticket as JSON; that of a `JointTicket` is a list of two."""
-    if isinstance(ticket, JointTicket):
-        return [pack_ticket(part) for part in ticket]
-    return pack_ticket(ticket)
-
-
-def _unpack_ticket(kept: Any) -> AnyTicket:
-    """Return the argument of `_pack_ticket`; raise ``ValueError`` if there is none."""
-    try:
-        if isinstance(kept, list) and len(kept) == 2 and isinstance(kept[0], list | dict):
-            return JointTicket(_unpack_own(kept[0]), unpack_plain(kept[1]))
-        return _unpack_own(kept)
-    except (ValueError, RecursionError):  # the latter if it is too deep for the error's message
-        raise ValueError(f"`kept` must hold tickets, got {reprlib.repr(kept)}") from None
-
-
-def _unpack_own(kept: Any) -> OwnTicket:
-    ticket = unpack_ticket(kept)
-    if ticket is None:
-        raise ValueError("there must be a ticket")
-    return ticket

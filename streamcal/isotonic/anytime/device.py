@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import losses
-from streamcal._jax import jax, jnp
+from streamcal._extras import jax, jnp
 from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
-from streamcal.losses._derivative import padded, pointwise
+from streamcal.losses.derivatives import padded, pointwise
 
 Array = Any
 

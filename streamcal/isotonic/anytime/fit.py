@@ -195,7 +195,7 @@ def _make_backend(name: str, problem: Problem) -> Backend:
         return Quantiles(problem)
     check_jax(f"the loss {problem.loss!r}")
     if name == "auto":
-        from streamcal._jax import jax
+        from streamcal._extras import jax
 
         name = "host" if jax.default_backend() == "cpu" else "device"
     if name == "host":

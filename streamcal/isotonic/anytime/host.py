@@ -91,7 +91,7 @@ class _Derivatives:
     """
 
     def __init__(self, loss: losses.Loss, y: Floats, w: Floats):
-        from streamcal.losses._derivative import weighted_derivative
+        from streamcal.losses.derivatives import weighted_derivative
 
         self._program = weighted_derivative(loss)
         self._samples = kernels.padded((y, w))
@@ -101,7 +101,7 @@ class _Derivatives:
 
     def __call__(self, z: Floats, out: Floats) -> None:
         """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""
-        from streamcal._jax import jax
+        from streamcal._extras import jax
 
         with jax.enable_x64(True):  # start all calls before waiting for the first result
             found = [

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
-
-from streamcal._snapshot import ModelSnapshot
 
 if TYPE_CHECKING:
     from streamcal.isotonic.staircase import Staircase
@@ -74,32 +71,3 @@ def grid(scores: Vector, n_points: int = N_POINTS) -> Vector:
         return np.linspace(0.0, 1.0, n_points)
     low, high = float(finite.min()), float(finite.max())
     return np.linspace(low, high, n_points) if low < high else np.array([low])
-
-
-def shapes_of(thing: Any) -> dict[Any, Shape]:
-    """Return the maps of a calibrator by label; the only map of one for single scores under None.
-
-    Raises
-    ------
-    TypeError
-        If it has neither ``staircase`` nor ``predict_many``, or is a model, which maps features.
-    """
-    if isinstance(thing, base.Classifier | base.Regressor | ModelSnapshot):
-        raise TypeError(
-            f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
-            " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
-        )
-    if hasattr(thing, "_shapes"):  # a joint calibrator
-        shapes: dict[Any, Shape] = thing._shapes()
-        return shapes
-    if hasattr(thing, "_shape"):
-        return {None: thing._shape()}
-    if hasattr(thing, "staircase"):
-        stairs = thing.staircase()
-        return {None: Shape.of(stairs, staircase=stairs)}
-    if hasattr(thing, "predict_many"):
-        return {None: Shape.of(thing.predict_many)}
-    raise TypeError(
-        "`calibrator` must be a calibrator, or a mapping from names to calibrators, got"
-        f" {type(thing).__name__}"
-    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamcal.calibration.shape import Shape, Vector
+from streamcal.notebook.shape import Shape, Vector
 
 MOST_CARDS = 6  # of the labels in a wrapper
 _LONGEST = 80  # of a value, in characters

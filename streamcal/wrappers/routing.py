@@ -6,7 +6,7 @@ from typing import Any
 
 from river import base, compose
 
-from streamcal._clone import Cloned
+from streamcal._state.clone import Cloned
 
 Features = dict[Any, Any]
 """Features of a sample; their names are often strings, and may be any hashable values."""

@@ -7,7 +7,7 @@ from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from river.base.typing import ClfTarget
 
 from streamcal._locked import new_mutex
-from streamcal._routing import Features
+from streamcal.wrappers.routing import Features
 
 
 class ModelSnapshot:

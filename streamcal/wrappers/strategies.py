@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,17 @@ from streamcal._state import (
     check_alike,
     nest,
     pack,
+    prefixed,
     require,
     restore,
     state_of,
+    without_prefix,
 )
 from streamcal._whole import Step, do_all
-from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.base import Calibrator
 from streamcal.calibration.joint import JointCalibrator
-from streamcal.calibration.joint_hedge import AnyTicket, JointHedge, JointTicket
-from streamcal.calibration.segments import AnyCalibrator, OwnTicket, SegmentCalibrator
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.joint_hedge import JointHedge
+from streamcal.calibration.tickets import Prediction, Ticket
 
 Features = Mapping[Any, Any]
 FeatureColumns = Mapping[str, NDArray[Any]]
@@ -44,10 +45,8 @@ Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
 Labels = Sequence[ClfTarget]
 Weights = NDArray[np.float64]
-Tickets = Mapping[ClfTarget, AnyTicket] | None
-Rows = Sequence[tuple[Raw, Features, ClfTarget, Tickets]]
-"""Of a group: the model's probabilities, the features, the label, and the tickets of what was
-served, if any."""
+Rows = Sequence[tuple[Raw, Features, ClfTarget, Ticket | None]]
+"""Of a group: the model's probabilities, the features, the label, and the ticket, if any."""
 
 
 class Strategy(ABC):
@@ -62,28 +61,29 @@ class Strategy(ABC):
 
     @abstractmethod
     def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
-        """Teach the calibrators one sample, with the tickets of the served prediction, if any."""
+        """Teach the calibrators one sample, with the ticket of the served prediction, if any."""
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
         """Return what teaches a sample, as `learn_one` does, for `do_all`."""
-        return [partial(self.learn_one, raw, x, y, w, tickets)]
+        return [partial(self.learn_one, raw, x, y, w, ticket)]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         """Return what teaches rows that share an outcome, as one sample of weight ``w``."""
         steps: list[Step] = []
-        for raw, x, y, tickets in rows:
-            steps += self.learn_steps(raw, x, y, w / len(rows), tickets)
+        for raw, x, y, ticket in rows:
+            steps += self.learn_steps(raw, x, y, w / len(rows), ticket)
         return steps
 
-    def serve_one(
-        self, raw: Raw, x: Features
-    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        """Return `predict_one`, and the tickets that calibrators need with a late label."""
-        return self.predict_one(raw, x), {}
+    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
+        """Return `predict_one`, and the ticket that the calibrators need with a late label."""
+        return self.predict_one(raw, x), None
+
+    def check_ticket(self, raw: Raw, ticket: Any) -> None:  # noqa: B027  most need none
+        """Raise unless these calibrators have made the ticket, now or in an earlier state."""
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         """Return calibrated probabilities of shape ``(n_labels, n_samples)``, n_labels > 0."""
@@ -103,15 +103,15 @@ class OwningStrategy(Strategy):
     """A strategy that owns its calibrators: what a wrapper holds, saves and restores."""
 
     makes_tickets = False  # whether late labels need what `serve_one` returns
-    fields: tuple[str, ...] = ()  # of segments: the features that are used
+    fields: tuple[str, ...] = ()  # the features that calibrators use
 
     @property
-    def calibrators(self) -> Mapping[ClfTarget, AnyCalibrator]:
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
         """The calibrators of single labels."""
         return {}
 
     @property
-    def parts(self) -> Mapping[ClfTarget, AnyCalibrator | JointCalibrator]:
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
         """What a notebook shows: the calibrators, by label."""
         return self.calibrators
 
@@ -123,9 +123,6 @@ class OwningStrategy(Strategy):
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
         """Return the strategy for predictions with these labels."""
         return self
-
-    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
-        """Raise unless these calibrators have made the tickets, now or in an earlier state."""
 
     def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
         """Raise unless `learn_many` accepts the features of a batch."""
@@ -144,66 +141,52 @@ class OwningStrategy(Strategy):
 
 
 def make_strategy(
-    calibrator: AnyCalibrator | JointCalibrator, label_of_column: dict[str, ClfTarget]
+    calibrator: Calibrator | JointCalibrator, label_of_column: dict[str, ClfTarget]
 ) -> OwningStrategy:
     """Return the strategy for a prototype that accepts the labels 0 and 1."""
-    if isinstance(calibrator, JointCalibrator):
-        return Joint(calibrator)
-    strategy = OneVsRest if _hedge_of(calibrator) is None else HedgedJointly
-    return strategy(calibrator, label_of_column)
-
-
-def _hedge_of(prototype: AnyCalibrator) -> HedgedCalibrator | None:
-    """Return the hedge of a single label, if there is one: the prototype, or its base."""
-    hedge = prototype._base if isinstance(prototype, SegmentCalibrator) else prototype
-    return hedge if isinstance(hedge, HedgedCalibrator) else None
+    prototype: Any = calibrator
+    if prototype.is_joint:
+        return Joint(prototype)
+    if prototype._mixing is None:
+        return OneVsRest(prototype, label_of_column)
+    return HedgedJointly(prototype, label_of_column)
 
 
 class LabelCalibrators:
     """Calibrators of single labels, cloned from a prototype when a label is first learned.
 
-    ``label_of_column`` maps column names of data frames to labels; the wrapper owns it. If the
-    prototype is a `SegmentCalibrator`, ``segments`` is this prototype, otherwise None.
+    ``label_of_column`` maps column names of data frames to labels; the wrapper owns it.
     """
 
-    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self.prototype = prototype
-        self.segments = prototype if isinstance(prototype, SegmentCalibrator) else None
-        self.by_label: dict[ClfTarget, Any] = {}  # of the prototype's class
+        self.by_label: dict[ClfTarget, Calibrator] = {}  # of the prototype's class
         self._label_of_column = label_of_column
-        # Makes the tickets for labels that have no calibrator yet.
-        self.unlearned: Any = None
-        if isinstance(prototype, HedgedCalibrator | SegmentCalibrator):
-            self.unlearned = prototype.clone()
+        self.has_fields = bool(prototype.fields)
+        # Predicts, checks and makes tickets for labels that have no calibrator yet.
+        self.unlearned = prototype.clone()
 
     def learn_steps(
-        self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets
+        self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, own: Any
     ) -> Sequence[Step]:
-        """Return what teaches the calibrator of a label whether ``y`` is it, for `do_all`."""
+        """Return what teaches the calibrator of a label whether ``y`` is it, for `do_all`.
+
+        ``own`` is the ticket of this calibrator, or None.
+        """
         calibrator, steps = self._find(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
-        if self.segments is not None:
-            own = _own_ticket(tickets, label)
-            return [*steps, *calibrator._learn_steps(x, raw[label], hit, w, served=own)]
-        if tickets and self.unlearned is not None:
-            own = _own_ticket(tickets, label)
-            return [*steps, *calibrator._learn_steps(raw[label], hit, w, served=own)]
-        return [*steps, *calibrator._learn_steps(raw[label], hit, w)]
+        return [*steps, *calibrator._learn_steps(raw[label], hit, w, x, own)]
 
     def group_steps(self, label: ClfTarget, rows: Rows, w: float) -> list[Step]:
-        """Return what teaches the calibrator of a label which rows of a group have this label."""
+        """Return what teaches the calibrator of a label which rows of a group have this label.
+
+        The tickets are those of this calibrator.
+        """
         calibrator, steps = self._find(label, rows[0][0])
         scores = [float(raw[label]) for raw, *_ in rows]
         hits = [1.0 if y == label else 0.0 for _, _, y, _ in rows]
-        served = [_own_ticket(tickets, label) for *_, tickets in rows]
-        if self.segments is not None:
-            xs = [x for _, x, _, _ in rows]
-            return [*steps, *calibrator._group_steps(xs, scores, hits, w, served)]
-        if self.unlearned is not None:
-            return [*steps, *calibrator._group_steps(scores, hits, w, served)]
-        for score, hit in zip(scores, hits, strict=True):
-            steps += calibrator._learn_steps(score, hit, w / len(rows))
-        return steps
+        xs, tickets = [x for _, x, _, _ in rows], [ticket for *_, ticket in rows]
+        return [*steps, *calibrator._group_steps(scores, hits, w, xs, tickets)]
 
     def _find(self, label: ClfTarget, known: Iterable[ClfTarget]) -> tuple[Any, list[Step]]:
         """Return the calibrator of a label; if it is new, also the steps that add it.
@@ -228,19 +211,15 @@ class LabelCalibrators:
         """Teach the calibrator of a label which of the batch's labels are this label."""
         calibrator, steps = self._find(label, columns)
         hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
-        if self.segments is not None:
-            calibrator.learn_many(X, columns[label], hits, weights)
-        else:
-            calibrator.learn_many(columns[label], hits, weights)
+        calibrator.learn_many(columns[label], hits, weights, **self._columns(X))
         do_all(*steps)
 
-    def predict_in_segments(self, label: ClfTarget, p: float, x: Features) -> float:
-        """Return the calibrated probability of a label, if calibrators are of segments."""
+    def predict_with_fields(self, label: ClfTarget, p: float, x: Features) -> float:
+        """Return the calibrated probability of a label, if calibrators need fields."""
         calibrator = self.by_label.get(label)
         if calibrator is not None:
-            return float(calibrator.predict_one(x, p))
-        if self.segments is not None:
-            self.segments.check_features(x)
+            return float(calibrator.predict_one(p, x))
+        self.unlearned._check_fields(x)
         return float(p)
 
     def predict_many(
@@ -249,26 +228,27 @@ class LabelCalibrators:
         """Return the calibrated probabilities of a label for a batch."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
-            if self.segments is not None:
-                self.segments.check_columns(X, len(p))
+            self.unlearned._read_fields(X, len(p))  # or it raises
             return p
-        given = (p,) if self.segments is None else (X, p)
-        values: NDArray[np.float64] = calibrator.predict_many(*given)
-        return values
+        return calibrator.predict_many(p, **self._columns(X))
 
-    def serve_one(self, label: ClfTarget, p: float, x: Features) -> tuple[float, OwnTicket | None]:
-        """Return the calibrated probability of a label, and the ticket of its calibrator, if any.
+    def serve_one(self, label: ClfTarget, p: float, x: Features) -> Prediction:
+        """Return the calibrated probability of a label, and the ticket of its calibrator.
 
         A label that has no calibrator yet keeps the model's probability.
         """
         calibrator = self.by_label.get(label)
-        if self.unlearned is None:
-            return (float(p) if calibrator is None else calibrator.predict_one(p)), None
-        given = (p,) if self.segments is None else (x, p)
+        given = (x,) if self.has_fields else ()
         if calibrator is None:
-            return float(p), self.unlearned.serve_one(*given)[1]
-        answer: tuple[float, OwnTicket] = calibrator.serve_one(*given)
-        return answer
+            return Prediction(float(p), self.unlearned.serve_one(p, *given).ticket)
+        return calibrator.serve_one(p, *given)
+
+    def check_ticket(self, label: ClfTarget, own: Any) -> None:
+        """Raise unless the calibrator of a label has made the ticket."""
+        self.by_label.get(label, self.unlearned)._check_ticket(own)
+
+    def _columns(self, X: FeatureColumns) -> dict[str, Any]:
+        return {"x": X} if self.has_fields else {}
 
 
 class Binary(Strategy):
@@ -279,55 +259,51 @@ class Binary(Strategy):
 
     def __init__(self, calibrators: LabelCalibrators) -> None:
         self._calibrators = calibrators
-        self._segments = calibrators.segments
+        self._has_fields = calibrators.has_fields
+        self._makes_tickets = calibrators.prototype.makes_tickets
 
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         calibrated = {**raw}
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is not None:
-            if self._segments is None:
-                p = calibrator.predict_one(raw[True])
-            else:
-                p = calibrator.predict_one(x, raw[True])
+            p = calibrator.predict_one(raw[True], **({"x": x} if self._has_fields else {}))
             calibrated[True], calibrated[False] = p, 1.0 - p
         else:
             self.check_features(x)
         return calibrated
 
     def check_features(self, x: Features) -> None:
-        if self._segments is not None:
-            self._segments.check_features(x)
+        if self._has_fields:
+            self._calibrators.unlearned._check_fields(x)
 
     def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, tickets))
+        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
         calibrator = self._calibrators.by_label.get(True)
-        if calibrator is None or tickets or self._segments is not None:
-            return self._calibrators.learn_steps(True, raw, x, y, w, tickets)
+        if calibrator is None:
+            return self._calibrators.learn_steps(True, raw, x, y, w, ticket)
         # The usual case, without another call. True is 1.
-        steps: Sequence[Step] = calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w)
-        return steps
+        return calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w, x, ticket)
 
-    def serve_one(
-        self, raw: Raw, x: Features
-    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
+    def check_ticket(self, raw: Raw, ticket: Any) -> None:
+        self._calibrators.check_ticket(True, ticket)
+
+    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
         p, ticket = self._calibrators.serve_one(True, raw[True], x)
         calibrated = {**raw}
         if True in self._calibrators.by_label:
             calibrated[True], calibrated[False] = p, 1.0 - p
-        return calibrated, {} if ticket is None else {True: ticket}
+        return calibrated, ticket
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
-        if True not in self._calibrators.by_label:
-            if self._segments is not None:
-                self._segments.check_columns(X, len(columns[True]))
-            return np.array(list(columns.values()))
         p = self._calibrators.predict_many(True, columns[True], X)
+        if True not in self._calibrators.by_label:
+            return np.array(list(columns.values()))
         return np.array([p if label else 1.0 - p for label in columns])
 
     def learn_many(
@@ -343,16 +319,15 @@ class OneVsRest(OwningStrategy):
     and True go to a `Binary` that shares the calibrators, since a third label may come later.
     """
 
-    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
         self._calibrators = LabelCalibrators(prototype, label_of_column)
         self._label_of_column = label_of_column
         self._binary = Binary(self._calibrators)
-        self.makes_tickets = self._calibrators.unlearned is not None
-        if self._calibrators.segments is not None:
-            self.fields = tuple(self._calibrators.segments.fields)
+        self.makes_tickets = prototype.makes_tickets
+        self.fields = tuple(prototype.fields)
 
     @property
-    def calibrators(self) -> Mapping[ClfTarget, AnyCalibrator]:
+    def calibrators(self) -> Mapping[ClfTarget, Calibrator]:
         return self._calibrators.by_label
 
     def for_labels(self, raw: Mapping[ClfTarget, object]) -> Strategy:
@@ -360,7 +335,7 @@ class OneVsRest(OwningStrategy):
 
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         if self.fields:
-            predict = self._calibrators.predict_in_segments
+            predict = self._calibrators.predict_with_fields
             return _normalised({label: predict(label, p, x) for label, p in raw.items()}, raw)
         calibrated = {}
         for label, p in raw.items():
@@ -369,24 +344,24 @@ class OneVsRest(OwningStrategy):
         return _normalised(calibrated, raw)
 
     def check_features(self, x: Features) -> None:
-        if self._calibrators.segments is not None:
-            self._calibrators.segments.check_features(x)
+        if self.fields:
+            self._calibrators.unlearned._check_fields(x)
 
     def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
-        if self._calibrators.segments is not None:
-            self._calibrators.segments.check_columns(X, n_samples)
+        self._calibrators.unlearned._read_fields(X, n_samples)  # or it raises
 
     def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, tickets))
+        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
         steps: list[Step] = []
-        for label in raw:
-            steps += self._calibrators.learn_steps(label, raw, x, y, w, tickets)
+        tickets = repeat(None) if ticket is None else map(Ticket, ticket)
+        for label, own in zip(raw, tickets, strict=False):
+            steps += self._calibrators.learn_steps(label, raw, x, y, w, own)
         return steps
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
@@ -395,27 +370,44 @@ class OneVsRest(OwningStrategy):
             labels = {True: None}
         steps: list[Step] = []
         for label in labels:
-            known = [row for row in rows if label in row[0]]
+            known = [
+                (raw, x, y, self._own_ticket(raw, label, ticket))
+                for raw, x, y, ticket in rows
+                if label in raw
+            ]
             steps += self._calibrators.group_steps(label, known, w)
         return steps
 
-    def serve_one(
-        self, raw: Raw, x: Features
-    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        calibrated: dict[ClfTarget, float] = {}
-        tickets: dict[ClfTarget, AnyTicket] = {}
-        for label, p in raw.items():
-            calibrated[label], ticket = self._calibrators.serve_one(label, p, x)
-            if ticket is not None:
-                tickets[label] = ticket
-        return _normalised(calibrated, raw), tickets
+    def _own_ticket(self, raw: Raw, label: ClfTarget, ticket: Ticket | None) -> Ticket | None:
+        """Return the ticket of the calibrator of a label, from that of all labels ``raw``."""
+        if ticket is None or self.for_labels(raw) is self._binary:
+            return ticket
+        return Ticket(self._owns(ticket)[list(raw).index(label)])
 
-    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
-        _check_mapping(tickets)
-        for label, ticket in tickets.items():
-            calibrator = self.calibrators.get(label, self._calibrators.unlearned)
-            if isinstance(calibrator, HedgedCalibrator | SegmentCalibrator):
-                calibrator.check_ticket(ticket)
+    def _owns(self, ticket: Ticket) -> tuple[Any, ...]:
+        """Return the content of the tickets of single labels."""
+        return ticket
+
+    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
+        calibrated: dict[ClfTarget, float] = {}
+        owns = []
+        for label, p in raw.items():
+            calibrated[label], own = self._calibrators.serve_one(label, p, x)
+            if own is not None:
+                owns.append(tuple(own))
+        return _normalised(calibrated, raw), Ticket(owns) if self.makes_tickets else None
+
+    def check_ticket(self, raw: Raw, ticket: Any) -> None:
+        self._check_owns(raw, ticket)
+
+    def _check_owns(self, raw: Raw, owns: Any) -> None:
+        """Raise unless these are tickets of the calibrators of single labels."""
+        if not isinstance(owns, tuple) or len(owns) != len(raw):
+            raise TypeError(f"`served.ticket` must have a part for each label, got {owns!r}")
+        for label, own in zip(raw, owns, strict=True):
+            if not isinstance(own, tuple):
+                raise TypeError(f"`served.ticket` must have a part for each label, got {owns!r}")
+            self._calibrators.check_ticket(label, Ticket(own))
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         raw = np.array(list(columns.values()))
@@ -456,7 +448,7 @@ class HedgedJointly(OneVsRest):
     third label comes: the mixture starts from what one-vs-rest answers.
     """
 
-    def __init__(self, prototype: AnyCalibrator, label_of_column: dict[str, ClfTarget]) -> None:
+    def __init__(self, prototype: Calibrator, label_of_column: dict[str, ClfTarget]) -> None:
         super().__init__(prototype, label_of_column)
         self._joint = self._make_joint()
 
@@ -468,59 +460,62 @@ class HedgedJointly(OneVsRest):
         calibrated = super().predict_one(raw, x)
         return self._joint.predict_one(raw, calibrated) if len(raw) > 2 else calibrated
 
-    def serve_one(
-        self, raw: Raw, x: Features
-    ) -> tuple[dict[ClfTarget, float], dict[ClfTarget, AnyTicket]]:
-        calibrated, tickets = super().serve_one(raw, x)
-        if len(raw) < 3:
-            return calibrated, tickets
-        mixture, joint = self._joint.serve_one(raw, calibrated)
-        pairs = zip(tickets.values(), joint, strict=True)
-        both = map(tuple.__new__, repeat(JointTicket), pairs)
-        return mixture, dict(zip(raw, both, strict=True))
+    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
+        calibrated, ticket = super().serve_one(raw, x)
+        if ticket is None or len(raw) < 3:
+            return calibrated, ticket
+        mixture, of_joint = self._joint.serve_one(raw, calibrated)
+        return mixture, Ticket((tuple(ticket), tuple(of_joint)))
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
-        steps: list[Step] = []
-        if len(raw) > 2:
-            one_vs_rest, ticket = self._read_joint(raw, x, y, tickets)
-            steps = self._joint.learn_steps(raw, one_vs_rest, y, w, ticket)
-        return [*steps, *super().learn_steps(raw, x, y, w, tickets)]
+        if len(raw) < 3:
+            return super().learn_steps(raw, x, y, w, ticket)
+        one_vs_rest, of_joint = self._read_joint(raw, x, ticket)
+        steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint)
+        own = None if ticket is None else Ticket(ticket[0])
+        return [*steps, *super().learn_steps(raw, x, y, w, own)]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         steps: list[Step] = []
         many = [row for row in rows if len(row[0]) > 2]
         if many:
-            read = [self._read_joint(*row) for row in many]
-            both = zip(many, read, strict=True)
-            joint = [(raw, own, y, ticket) for (raw, _, y, _), (own, ticket) in both]
+            joint = [
+                (raw, own, y, of_joint)
+                for raw, x, y, ticket in many
+                for own, of_joint in [self._read_joint(raw, x, ticket)]
+            ]
             steps = self._joint.group_steps(joint, w)
         return [*steps, *super().group_steps(rows, w)]
 
-    def _read_joint(
-        self, raw: Raw, x: Features, y: ClfTarget, tickets: Tickets
-    ) -> tuple[dict[ClfTarget, float], Ticket | None]:
-        """Return what one-vs-rest answered, and the mixture's ticket for the true label, if any."""
-        tickets = tickets or {}
-        served = self._joint.served_one_vs_rest(raw, tickets)
-        # Like `JointHedge`, this accepts a ``y`` without a hash that equals a label.
-        given = None
-        for label in raw:
-            if label == y:
-                given = tickets.get(label)
-                break
-        ticket = given.joint if isinstance(given, JointTicket) else None
-        return served or super().predict_one(raw, x), ticket
+    def _owns(self, ticket: Ticket) -> tuple[Any, ...]:
+        owns: tuple[Any, ...] = ticket[0]
+        return owns
 
-    def check_tickets(self, tickets: Mapping[ClfTarget, AnyTicket]) -> None:
-        _check_mapping(tickets)
-        plain = {}
-        for label, ticket in tickets.items():
-            if isinstance(ticket, JointTicket):
-                self._joint.check_ticket(ticket.joint)
-            plain[label] = ticket.one_vs_rest if isinstance(ticket, JointTicket) else ticket
-        super().check_tickets(plain)
+    def _own_ticket(self, raw: Raw, label: ClfTarget, ticket: Ticket | None) -> Ticket | None:
+        if ticket is not None and len(raw) < 3 and self.for_labels(raw) is self:
+            return Ticket(ticket[list(raw).index(label)])
+        return super()._own_ticket(raw, label, ticket)
+
+    def _read_joint(
+        self, raw: Raw, x: Features, ticket: Ticket | None
+    ) -> tuple[dict[ClfTarget, float], Ticket | None]:
+        """Return what one-vs-rest answered, and the ticket of the mixture, if any."""
+        if ticket is None:
+            return super().predict_one(raw, x), None
+        of_joint = Ticket(ticket[1])
+        return self._joint.served_one_vs_rest(raw, of_joint), of_joint
+
+    def check_ticket(self, raw: Raw, ticket: Any) -> None:
+        if len(raw) < 3:
+            self._check_owns(raw, ticket)
+            return
+        if not isinstance(ticket, tuple) or len(ticket) != 2:
+            raise TypeError(f"`served.ticket` must be a ticket of `serve_one`, got {ticket!r}")
+        owns, of_joint = ticket
+        self._check_owns(raw, owns)
+        self._joint.check_ticket(of_joint, len(raw))
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         calibrated = super().predict_many(columns, X)
@@ -536,20 +531,22 @@ class HedgedJointly(OneVsRest):
         strategy.learn_many(self, columns, X, labels, weights)
 
     def _make_joint(self) -> JointHedge:
-        return JointHedge(cast(HedgedCalibrator, _hedge_of(self._calibrators.prototype)))
+        mixing = self._calibrators.prototype._mixing
+        if mixing is None:
+            raise TypeError("the prototype must mix calibrators")
+        return JointHedge(*mixing)
 
     def freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = super().freeze()
         if self._joint.n_samples:
             fields["joint"], joint = self._joint.freeze()
-            arrays |= {f"joint {name}": array for name, array in joint.items()}
+            arrays |= prefixed("joint", joint)
         return fields, arrays
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         joint = self._make_joint()
         if "joint" in fields:
-            found = {name.removeprefix("joint "): array for name, array in arrays.items()}
-            joint.thaw(fields["joint"], found)
+            joint.thaw(fields["joint"], without_prefix("joint", arrays))
         super().thaw(fields, arrays)
         self._joint = joint
 
@@ -562,19 +559,19 @@ class Joint(OwningStrategy):
         self._calibrator = prototype.clone()
 
     @property
-    def parts(self) -> Mapping[ClfTarget, AnyCalibrator | JointCalibrator]:
+    def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
         return {"all labels": self._calibrator}
 
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         return self._calibrator.predict_one(raw)
 
     def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, tickets))
+        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, tickets: Tickets = None
+        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
         return self._calibrator._learn_steps(raw, y, w)
 
@@ -594,17 +591,6 @@ class Joint(OwningStrategy):
         restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
         check_alike([restored], [self._prototype])
         self._calibrator = restored
-
-
-def _own_ticket(tickets: Tickets, label: ClfTarget) -> OwnTicket | None:
-    """Return the ticket of a label's own calibrator, None if there is none."""
-    given = tickets.get(label) if tickets else None
-    return given.one_vs_rest if isinstance(given, JointTicket) else given
-
-
-def _check_mapping(tickets: object) -> None:
-    if not isinstance(tickets, Mapping):
-        raise TypeError(f"`served.tickets` must be a mapping from labels, got {tickets!r}")
 
 
 def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget, float]:

@@ -96,7 +96,7 @@ class Root:
         closed = np.ones(n_blocks, dtype=bool)  # whether `low` itself is possible
         if low is None or high is None:
             low, high, closed = self._find_brackets(samples, n_blocks)
-        from streamcal._jax import jax
+        from streamcal._extras import jax
 
         high = np.maximum(low, high)  # brackets of a caller may have rounding errors
         room = _room(n_blocks)
@@ -141,7 +141,7 @@ class Root:
 
     def _slopes(self, z: Vector, *samples: NDArray[Any]) -> Vector:
         """Return the sum of weighted derivatives of each block at its value ``z``."""
-        from streamcal._jax import jax
+        from streamcal._extras import jax
 
         with jax.enable_x64(True):
             room = _room(len(z))
@@ -169,14 +169,14 @@ def _point_inside(ends: Interval) -> float:
 
 def _room(n_blocks: int) -> int:
     """Return the number of blocks that programs are compiled for: 1, which is faster, or many."""
-    from streamcal.losses._derivative import padded
+    from streamcal.losses.derivatives import padded
 
     return 1 if n_blocks == 1 else padded(n_blocks)
 
 
 def _pad_samples(y: Vector, w: Vector, starts: Starts) -> tuple[Vector, Vector, NDArray[np.int64]]:
     """Return labels, weights and block numbers, padded with samples of weight 0."""
-    from streamcal.losses._derivative import padded
+    from streamcal.losses.derivatives import padded
 
     n_samples = len(y)
     room = padded(n_samples)
@@ -201,8 +201,8 @@ def _from_order(order: NDArray[np.int64]) -> Vector:
 @lru_cache(maxsize=256)
 def _block_slopes(loss: Loss) -> Callable[..., Any]:
     """Return a compiled function of (values, labels, weights, blocks): sums of derivatives."""
-    from streamcal._jax import jax, jnp
-    from streamcal.losses._derivative import pointwise
+    from streamcal._extras import jax, jnp
+    from streamcal.losses.derivatives import pointwise
 
     slope = jax.vmap(pointwise(loss))
 
@@ -222,7 +222,7 @@ def _bisection(loss: Loss) -> Callable[..., Any]:
 
     It takes and returns integers of `_to_order`; the low end of the bracket is excluded.
     """
-    from streamcal._jax import jax, jnp
+    from streamcal._extras import jax, jnp
 
     slopes = _block_slopes(loss)
 

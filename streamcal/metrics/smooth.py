@@ -27,8 +27,8 @@ from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
 from streamcal._validation import as_weights, check_count
-from streamcal.metrics._base import ProbabilityMetric, as_event, as_events
 from streamcal.metrics._exact_sum import ExactSum
+from streamcal.metrics.base import ProbabilityMetric, as_event, as_events
 
 _DEFAULT_CELLS = 4096
 _NOTHING = ExactSum()

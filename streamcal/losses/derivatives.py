@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._jax import jax
+from streamcal._extras import jax
 from streamcal.losses._base import Loss
 
 

@@ -14,7 +14,7 @@ from streamcal._validation import (
     check_no_mask,
     check_same_length,
 )
-from streamcal.losses._task import check_n_labels
+from streamcal.losses.task import check_n_labels
 
 _NO_WEIGHTS: NDArray[np.float64] = np.empty(0)
 

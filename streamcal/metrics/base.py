@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import ClassificationMetric
 
-from streamcal._clone import Cloned
+from streamcal._state.clone import Cloned
 from streamcal._validation import (
     as_probability,
     as_vector,

@@ -1,4 +1,4 @@
-"""A background process that runs one function, job by job.
+"""Other processes: one that computes in the background, and pools that a caller provides.
 
 Solving takes milliseconds to seconds, learning a sample microseconds. So a `Worker` solves in the
 background: its owner submits a job, continues, polls for the result from time to time, and takes it
@@ -13,18 +13,24 @@ another process.
 
 A script that uses a worker must keep its work under ``if __name__ == "__main__":``, because a
 spawned process imports the script again.
+
+A `Pool` is any object with ``map(function, tasks)`` that returns results in order:
+`multiprocess.Pool`, ``ray.util.multiprocessing.Pool``, an executor of `concurrent.futures`, and so
+Dask's ``Client.get_executor()``. Functions and tasks are pickled; functions are those of modules.
 """
 
 import contextlib
 import os
 import sys
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 _STARTING, _IDLE, _BUSY, _DONE = range(4)
 _started: "weakref.WeakSet[Worker]" = weakref.WeakSet()
-_processes: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_children: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _leave_to_parent() -> None:
@@ -34,7 +40,7 @@ def _leave_to_parent() -> None:
     # When a process exits, `multiprocess` ends all that it takes for its children.
     module = sys.modules.get("multiprocess.process")
     if module is not None:
-        module._children.difference_update(list(_processes))
+        module._children.difference_update(list(_children))
 
 
 if hasattr(os, "register_at_fork"):
@@ -197,7 +203,7 @@ class _Running:
         self.process = context.Process(
             target=_run_jobs, args=(function, child_pipe, self.flag), daemon=True
         )
-        _processes.add(self.process)
+        _children.add(self.process)
         self.process.start()
         child_pipe.close()
         self.stop = weakref.finalize(self, _end_process, self.process, self.pipe, os.getpid())
@@ -251,3 +257,54 @@ def _pickle_error(pickler: Any, error: Exception) -> Any:
     except Exception:
         data = pickler.dumps((None, RuntimeError(repr(error))))
     return data
+
+
+class Pool(Protocol):
+    """An object that runs jobs."""
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any], /) -> Iterable[Any]:
+        """Return the results of tasks, in order."""
+
+
+def check_pool(pool: Any) -> None:
+    """Raise ``TypeError`` unless ``pool`` has a ``map`` or is None, which means this process.
+
+    Examples
+    --------
+    >>> check_pool(2)
+    Traceback (most recent call last):
+    ...
+    TypeError: `pool` must have a `map`, as multiprocess.Pool has, or be None, got 2
+    """
+    if pool is not None and not callable(getattr(pool, "map", None)):
+        raise TypeError(
+            f"`pool` must have a `map`, as multiprocess.Pool has, or be None, got {pool!r}"
+        )
+
+
+def size_of(pool: Pool | None) -> int:
+    """Return how many jobs a pool runs at a time; if unknown, the number of cores here."""
+    if pool is None:
+        return 1
+    # Private attributes of `multiprocess.Pool`, executors and Ray's pool; none has a public one.
+    for name in ("_processes", "_max_workers", "_actor_pool"):
+        size = getattr(pool, name, None)
+        size = len(size) if isinstance(size, list) else size
+        if isinstance(size, int) and size > 0:
+            return size
+    return os.cpu_count() or 1
+
+
+def run_in(
+    pool: Pool | None, function: Callable[[Any], Result], tasks: Iterable[Any]
+) -> list[Result]:
+    """Return the results of tasks, in order.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     run_in(pool, abs, [-1, 2]), run_in(None, abs, [-3])
+    ([1, 2], [3])
+    """
+    return list(map(function, tasks) if pool is None else pool.map(function, tasks))

@@ -11,7 +11,6 @@ from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, to_native_series
 
-from streamcal._routing import last_step, name_of
 from streamcal._validation import (
     LEAST_PROBABILITY,
     MOST_PROBABILITY,
@@ -21,7 +20,8 @@ from streamcal._validation import (
     as_weights,
     check_probability_range,
 )
-from streamcal.calibration.base import Calibrator, check_binary
+from streamcal.calibration.base import check_calibrator
+from streamcal.wrappers.routing import last_step, name_of
 
 
 def check_classifier(classifier: Any) -> None:
@@ -47,16 +47,10 @@ def check_classifier(classifier: Any) -> None:
         )
 
 
-def check_calibrator(calibrator: Any) -> None:
-    """Raise unless ``calibrator`` is a `Calibrator`."""
-    if not isinstance(calibrator, Calibrator):
-        raise TypeError(f"`calibrator` must be a Calibrator or None, got {name_of(calibrator)}")
-
-
-def check_binary_calibrator(calibrator: Any) -> None:
-    """Raise unless ``calibrator`` is a `Calibrator` that accepts the labels 0 and 1."""
-    check_calibrator(calibrator)
-    check_binary(calibrator)
+def check_calibrator_of_labels(calibrator: Any) -> None:
+    """Raise unless a value calibrates labels: jointly, or each with the labels 0 and 1."""
+    if not getattr(calibrator, "is_joint", False):
+        check_calibrator(calibrator, fields=True)
 
 
 def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
