@@ -88,10 +88,10 @@ def excess(bursts: list[Burst], learn: str) -> float:
         answers, tickets = zip(*map(hedge.serve_one, scores.tolist()), strict=True)
         served.append(answers)
         if learn == "groups":
-            hedge.learn_group(scores, y, served=tickets)
+            hedge.learn_group(scores, y, tickets=tickets)
             continue
         for score, label, ticket in zip(scores.tolist(), y.tolist(), tickets, strict=True):
-            hedge.learn_one(score, label, served=ticket)
+            hedge.learn_one(score, label, ticket=ticket)
             if learn == "one by one":
                 hedge.predict_one(0.5)
     scores, y = (np.concatenate(part) for part in zip(*bursts, strict=True))

@@ -124,7 +124,7 @@ def with_tickets() -> Serving:
         p, tickets[t] = hedge.serve_one(score)
         return p
 
-    return serve, lambda t, score, y: hedge.learn_one(score, y, served=tickets.pop(t))
+    return serve, lambda t, score, y: hedge.learn_one(score, y, ticket=tickets.pop(t))
 
 
 def told_nothing() -> Serving:

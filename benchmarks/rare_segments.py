@@ -120,9 +120,9 @@ def served(stream: Stream) -> tuple[Vector, Vector]:
     rows = zip(*stream.columns.values(), stream.scores.tolist(), stream.y.tolist(), strict=True)
     for t, (*values, score, y) in enumerate(rows):
         x = dict(zip(stream.columns, values, strict=True))
-        predictions[t], ticket = calibrator.serve_one(x, score)
+        predictions[t], ticket = calibrator.serve_one(score, x)
         answers[t] = ticket.models.answers[:5]
-        calibrator.learn_one(x, score, y)
+        calibrator.learn_one(score, y, x=x)
     return predictions, answers
 
 

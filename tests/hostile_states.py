@@ -87,7 +87,7 @@ def binary(learner: Any, i: int) -> None:
 def binary_late(learner: Any, i: int) -> None:
     _, (n_samples, predictions) = learner.serve_one(SCORES[i])
     ticket = max(0, n_samples - 3), predictions  # as if three labels had come in between
-    learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], served=ticket)
+    learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], ticket=ticket)
 
 
 def segments(learner: Any, i: int) -> None:
@@ -98,7 +98,7 @@ def segments(learner: Any, i: int) -> None:
 def binary_group(learner: Any, i: int) -> None:
     tickets = [learner.serve_one(score)[1] for score in SCORES[i : i + 3]]
     learner.learn_one(SCORES[i], 1.0)
-    learner.learn_group(SCORES[i : i + 3], [float(i % 2)] * 3, WEIGHTS[i], served=tickets)
+    learner.learn_group(SCORES[i : i + 3], [float(i % 2)] * 3, WEIGHTS[i], tickets=tickets)
 
 
 def real(learner: Any, i: int) -> None:
@@ -661,7 +661,7 @@ def use_probability(learner: Any) -> None:
         assert all(map(math.isfinite, numbers)), (name, found)
     if isinstance(learner, HedgedCalibrator):
         _, ticket = learner.serve_one(0.4)
-        learner.learn_one(0.4, 1.0, served=ticket)
+        learner.learn_one(0.4, 1.0, ticket=ticket)
         learner.learn_group([0.2, 0.4], [0.0, 1.0])
 
 

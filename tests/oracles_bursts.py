@@ -58,10 +58,10 @@ class BurstHedge:
             self.bursts.append(self.burst_of(rows))
         if len(rows) > 1 and shares_outcomes(self.bursts):
             scores, y, w, tickets = zip(*rows, strict=True)
-            self.hedge.learn_group(scores, y, sum(w) / len(w), served=tickets)
+            self.hedge.learn_group(scores, y, sum(w) / len(w), tickets=tickets)
         else:
             for row in rows:
-                self.hedge.learn_one(row.score, row.y, row.w, served=row.ticket)
+                self.hedge.learn_one(row.score, row.y, row.w, ticket=row.ticket)
                 self.hedge.predict_one(0.5)  # a burst of one row
         self.n_labels += len(rows)
 

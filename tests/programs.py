@@ -522,14 +522,14 @@ def _add_calibrators() -> None:
         within(value, 0.0, 1.0)
         for _ in range(draw.pick([0, 0, 1, 5])):
             calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
-        calibrator.learn_one(score, draw.share(), draw.weight(), served=ticket)
+        calibrator.learn_one(score, draw.share(), draw.weight(), ticket=ticket)
 
     def learn_burst(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         scores = [draw.probability() for _ in range(draw.pick([2, 9, 40]))]
         tickets = [calibrator.serve_one(score)[1] for score in scores]
         y = draw.pick([0.0, 1.0])
         for score, ticket in zip(scores, tickets, strict=True):
-            calibrator.learn_one(score, y, draw.pick([1.0, 0.3]), served=ticket)
+            calibrator.learn_one(score, y, draw.pick([1.0, 0.3]), ticket=ticket)
 
     def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         scores = [draw.probability() for _ in range(draw.pick([0, 1, 2, 9]))]
@@ -537,7 +537,7 @@ def _add_calibrators() -> None:
         if draw.chance(0.5):
             calibrator.learn_one(draw.probability(), draw.share())
         y, w = [draw.share() for _ in scores], max(draw.weight(), 1e-50)
-        calibrator.learn_group(scores, y, w, served=draw.pick([tickets, None]))
+        calibrator.learn_group(scores, y, w, tickets=draw.pick([tickets, None]))
 
     def ask_hedge(calibrator: Any) -> Any:
         answers = ask_probabilities(calibrator, monotone=False)
@@ -589,12 +589,12 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
 
     def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         x, p = segment(draw), draw.probability()
-        value, ticket = calibrator.serve_one(x, p)
+        value, ticket = calibrator.serve_one(p, x)
         within(value, 0.0, 1.0)
         held.append((x, p, ticket))
         if draw.chance(0.5):
             x, p, ticket = held.pop(0)
-            calibrator.learn_one(x, p, draw.share(), draw.weight(), served=ticket)
+            calibrator.learn_one(p, draw.share(), draw.weight(), x=x, ticket=ticket)
 
     def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         n = draw.random.randint(0, 5)
@@ -602,17 +602,17 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
         p, y = draw.batch(draw.probability, n), draw.batch(draw.share, n)
         w = min(max(float(draw.weight()), 1e-50), 1e50)  # each row has a part of it
         served = [
-            calibrator.serve_one(x, score)[1] if draw.chance(0.5) else None
+            calibrator.serve_one(score, x)[1] if draw.chance(0.5) else None
             for x, score in zip(rows, p, strict=True)
         ]
-        calibrator.learn_group(rows, p, y, w, served=served)
+        calibrator.learn_group(p, y, w, x=rows, tickets=served)
 
     def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         n = draw.random.randint(0, 5)
         rows = draw.batch(lambda: segment(draw), n)
         columns = {name: [row.get(name) for row in rows] for name in fields}
         p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
-        served = calibrator.predict_learn_many(columns, p, y, np.array(w, np.float64))
+        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), x=columns)
         within(served, 0.0, 1.0)
 
     def ask(calibrator: Any) -> Any:

@@ -76,7 +76,7 @@ def serve(hedge: Any, bursts: list[Burst], *, alone: bool = False) -> float:
         for (score, label), (_, ticket) in zip(
             zip(scores.tolist(), y.tolist(), strict=True), served, strict=True
         ):
-            hedge.learn_one(score, label, served=ticket)
+            hedge.learn_one(score, label, ticket=ticket)
             if alone:
                 hedge.predict_one(0.5)
         p = np.array([answer for answer, _ in served]).clip(1e-6, 1.0 - 1e-6)
@@ -101,8 +101,8 @@ def test_games_are_learned_as_groups_that_nobody_declared() -> None:
         tickets = [hedge.serve_one(score)[1] for score in scores]
         assert tickets == [told.serve_one(score)[1] for score in scores]
         for score, label, ticket in zip(scores, y, tickets, strict=True):
-            hedge.learn_one(score, label, served=ticket)
-        told.learn_group(scores, y, served=tickets)
+            hedge.learn_one(score, label, ticket=ticket)
+        told.learn_group(scores, y, tickets=tickets)
     assert hedge.n_samples == told.n_samples == 12
     assert hedge.predict_many(np.linspace(0, 1, 9)).tolist() == (
         told.predict_many(np.linspace(0, 1, 9)).tolist()
@@ -198,8 +198,8 @@ def both(
         else:
             assert hedge.predict_one(given_[0]) == slow.predict_one(given_[0])
         for at, (score, y, ticket) in enumerate(late):
-            hedge.learn_one(score, y, 0.5 + at % 2, served=ticket)
-            slow.learn_one(score, y, 0.5 + at % 2, served=ticket)
+            hedge.learn_one(score, y, 0.5 + at % 2, ticket=ticket)
+            slow.learn_one(score, y, 0.5 + at % 2, ticket=ticket)
             if at % 7 == 3:
                 hedge = change(hedge)
         yield hedge, slow
@@ -258,7 +258,7 @@ def test_any_prediction_closes_a_burst(predict: Any) -> None:
     for i, ticket in enumerate(tickets):
         if i == 30:
             predict(hedge)
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     assert hedge.n_samples == 2
 
 
@@ -283,7 +283,7 @@ def test_reading_leaves_a_burst_open(read: Any) -> None:
         before = hedge.to_bytes()
         read(hedge)
         assert hedge.to_bytes() == before
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     assert hedge.n_samples == 1
 
 
@@ -295,17 +295,17 @@ def test_reading_leaves_a_burst_open(read: Any) -> None:
         lambda hedge: hedge.predict_many([0.5, 2.0]),
         lambda hedge: hedge.predict_learn_many([0.5], [2.0]),
         lambda hedge: hedge.learn_one(0.5, 3.0),
-        lambda hedge: hedge.learn_one(0.5, 1, served=(99, [0.5] * 10)),
-        lambda hedge: hedge.learn_one(0.5, 1, -1.0, served=hedge_ticket()),
+        lambda hedge: hedge.learn_one(0.5, 1, ticket=(99, [0.5] * 10)),
+        lambda hedge: hedge.learn_one(0.5, 1, -1.0, ticket=hedge_ticket()),
         lambda hedge: hedge.learn_group([0.5, 0.5], [1, 2]),
-        lambda hedge: hedge.learn_group([0.5, 0.5], [1, 1], served=[None, (99, [0.5] * 10)]),
+        lambda hedge: hedge.learn_group([0.5, 0.5], [1, 1], tickets=[None, (99, [0.5] * 10)]),
     ],
 )
 def test_a_refused_call_leaves_a_burst_as_it_is(refused: Any) -> None:
     hedge = HedgedCalibrator()
     tickets = [hedge.serve_one(0.6)[1] for _ in range(5)]
     for ticket in tickets:
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     before = hedge.to_bytes()
     with pytest.raises(ValueError, match="must"):
         refused(hedge)
@@ -321,12 +321,12 @@ def test_a_ticket_from_after_a_burst_closes_it() -> None:
     hedge = HedgedCalibrator()
     tickets = [hedge.serve_one(0.6)[1] for _ in range(40)]
     for ticket in tickets:
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     old = copy.deepcopy(hedge)
     later = [hedge.serve_one(0.6)[1] for _ in range(40)]
     for each in (hedge, old):
         for ticket in later:
-            each.learn_one(0.6, 0, served=ticket)
+            each.learn_one(0.6, 0, ticket=ticket)
     assert old.n_samples == hedge.n_samples == 2
     assert old.to_bytes() == hedge.to_bytes()
 
@@ -346,8 +346,8 @@ def test_rows_of_other_weights_share_their_mean() -> None:
     hedge, told = HedgedCalibrator(), HedgedCalibrator()
     tickets = [hedge.serve_one(0.6)[1] for _ in range(40)]
     for i, ticket in enumerate(tickets):
-        hedge.learn_one(0.6, 1, 1.0 + i % 2, served=ticket)
-    told.learn_group([0.6] * 40, [1] * 40, 1.5, served=tickets)
+        hedge.learn_one(0.6, 1, 1.0 + i % 2, ticket=ticket)
+    told.learn_group([0.6] * 40, [1] * 40, 1.5, tickets=tickets)
     assert hedge.predict_one(0.6) == told.predict_one(0.6)
 
 
@@ -355,8 +355,8 @@ def test_rows_of_the_least_weight_can_be_learned() -> None:
     hedge, told = HedgedCalibrator(), HedgedCalibrator()
     tickets = [hedge.serve_one(0.6)[1] for _ in range(40)]
     for ticket in tickets:
-        hedge.learn_one(0.6, 1, 1e-60, served=ticket)
-    told.learn_group([0.6] * 40, [1] * 40, 4e-59, served=tickets)
+        hedge.learn_one(0.6, 1, 1e-60, ticket=ticket)
+    told.learn_group([0.6] * 40, [1] * 40, 4e-59, tickets=tickets)
     assert hedge.predict_one(0.6) == told.predict_one(0.6)
 
 
@@ -364,7 +364,7 @@ def test_a_burst_of_any_length_takes_bounded_memory() -> None:
     hedge = HedgedCalibrator([IdentityCalibrator(), PlattCalibrator()])
     ticket = hedge.serve_one(0.6)[1]
     for _ in range(25_000):
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     assert len(hedge.to_bytes()) < 2e6
     assert hedge.n_samples == 3
 
@@ -380,8 +380,8 @@ def test_calibrators_that_may_refuse_a_sample_learn_at_once() -> None:
     tickets = [hedge.serve_one(0.6)[1] for _ in range(3)]
     for ticket in tickets:
         with pytest.raises(ValueError, match="too high"):
-            hedge.learn_one(0.6, 1, served=ticket)
-        hedge.learn_one(0.4, 1, served=ticket)
+            hedge.learn_one(0.6, 1, ticket=ticket)
+        hedge.learn_one(0.4, 1, ticket=ticket)
     assert hedge.n_samples == 3
 
 
@@ -397,7 +397,7 @@ def test_threads_that_predict_and_learn_lose_no_label() -> None:
 
     def learn(part: list[Any]) -> None:
         for ticket in part:
-            hedge.learn_one(0.6, 1, served=ticket)
+            hedge.learn_one(0.6, 1, ticket=ticket)
 
     readers = [threading.Thread(target=look) for _ in range(2)]
     writers = [threading.Thread(target=learn, args=(tickets[i::4],)) for i in range(4)]
@@ -409,7 +409,7 @@ def test_threads_that_predict_and_learn_lose_no_label() -> None:
     for thread in readers:
         thread.join()
     hedge.predict_one(0.6)
-    assert hedge._hedge.n_labels == 2_000
+    assert hedge._mixture.kernel.n_labels == 2_000
 
 
 # States -------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def held() -> HedgedCalibrator:
     hedge = HedgedCalibrator()
     tickets = [hedge.serve_one(0.6)[1] for _ in range(3)]
     for ticket in tickets:
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     return hedge
 
 
@@ -499,7 +499,7 @@ def test_calibrators_of_labels_learn_bursts_as_hedges_do() -> None:
         for x, p, own, each in zip(rows, raw, tickets, served, strict=True):
             model.learn_one(x, y, served=each)
             for label, hedge in hedges.items():
-                hedge.learn_one(p[label], y == label, served=own[label])
+                hedge.learn_one(p[label], y == label, ticket=own[label])
             assert {label: c.to_bytes() for label, c in model.calibrators.items()} == {
                 label: hedge.to_bytes() for label, hedge in hedges.items()
             }
@@ -515,9 +515,9 @@ class ThreeLabels(FixedModel):
 
 def test_segments_learn_labels_one_by_one() -> None:
     calibrator = SegmentCalibrator(["team"])
-    tickets = [calibrator.serve_one({"team": "a"}, 0.6)[1] for _ in range(40)]
+    tickets = [calibrator.serve_one(0.6, {"team": "a"})[1] for _ in range(40)]
     for i, ticket in enumerate(tickets):
-        calibrator.learn_one({"team": "a"}, 0.6, 1, served=ticket)
+        calibrator.learn_one(0.6, 1, x={"team": "a"}, ticket=ticket)
         assert calibrator.n_samples == i + 1
 
 
@@ -544,7 +544,7 @@ def test_the_answers_of_a_run_do_not_depend_on_batches(
     for event in stream:
         if math.isnan(event.score):
             key, score, ticket = tickets[event.id]
-            hedges[key].learn_one(score, event.y, served=ticket)
+            hedges[key].learn_one(score, event.y, ticket=ticket)
         else:
             answer, ticket = hedges[event.key].serve_one(event.score)
             tickets[event.id] = event.key, event.score, ticket
@@ -568,7 +568,7 @@ def test_a_prediction_of_another_process_leaves_a_burst_open(tmp_path: Path) -> 
         keyed = KeyedCalibrator(HedgedCalibrator(), store=store)
         tickets = [keyed.serve_one("a", 0.6)[1] for _ in range(40)]
         for ticket in tickets[:20]:
-            keyed.learn_one("a", 0.6, 1, served=ticket)
+            keyed.learn_one("a", 0.6, 1, ticket=ticket)
         keyed.save()
         before = store.get_bytes('key:"a"')
         keyed.predict_one("a", 0.3)

@@ -301,7 +301,7 @@ def learned_in_groups(sample: Any, names: Any, keys: Any, weights: Any, delays: 
                     [rows[i][0] for i in mine],
                     [rows[i][1] for i in mine],
                     float(np.mean([weights[i] for i in mine])),
-                    served=[tickets[i] for i in mine],
+                    tickets=[tickets[i] for i in mine],
                 )
         value, ticket = twins[key].serve_one(p)
         values.append(value)
@@ -434,7 +434,7 @@ def test_segments_are_those_of_the_library(tmp_path: Path, name: str, delay: int
         waiting.append((x, p[i], y[i], ticket))
         if len(waiting) > max(delay - 1, 0):
             *sample, ticket = waiting.pop(0)
-            twin.learn_one(*sample, served=ticket if delay else None)
+            twin.learn_one(*sample, ticket=ticket if delay else None)
     options = ("--segment", "city", "--segment", "day", "--delay", delay)
     for batch in (7, 80):
         result = calibrate(tmp_path / "in.jsonl", *options, "--batch-size", batch, calibrator=name)

@@ -303,7 +303,7 @@ def hedge_answers(inputs: Any) -> Any:
             hedge.learn_one(score, y, w)
         else:
             old, ticket = tickets[at - int(late)]
-            hedge.learn_one(old, y, w, served=ticket)
+            hedge.learn_one(old, y, w, ticket=ticket)
         found += [answer, *hedge.weights.values(), hedge.mean_delay]
     scores, y, w, _ = np.ascontiguousarray(samples[-20:].T)
     batch = hedge.predict_learn_many(scores, y, w)

@@ -824,7 +824,7 @@ def test_a_hedge_is_weighted_by_what_it_served(tmp_path: Path) -> None:
         if i < 120:
             waiting.append(expected.serve_one(scores[i])[1])
         if i >= 20:
-            expected.learn_one(scores[i - 20], y[i - 20], served=waiting[i - 20])
+            expected.learn_one(scores[i - 20], y[i - 20], ticket=waiting[i - 20])
     for stop in (50, 51, 170, len(events)):
         with Store(tmp_path / "run.db") as store:
             run(events[:stop], HedgedCalibrator(), lambda *_: None, store, join=LabelJoin(100))
@@ -870,7 +870,7 @@ def test_segments_are_learned_as_by_their_calibrator(
         if sample is not None and sample.x is not None:
             served: Any = sample.ticket if joined else None
             numbers = sample.score, sample.y, sample.w
-            twins[sample.key].learn_one(sample.x, *numbers, served=served)
+            twins[sample.key].learn_one(sample.x, *numbers, ticket=served)
     received: dict[int, float] = {}
     for stop in (3, 4, 11, len(events)):
         with Store(tmp_path / "run.db") as store:

@@ -50,7 +50,7 @@ def serve(hedge: HedgedCalibrator, groups: list[Group], late: int = 0) -> list[n
         waiting.append((scores, y, [ticket for _, ticket in answers]))
         if len(waiting) > late:
             scores, y, tickets = waiting.popleft()
-            hedge.learn_group(scores, y, served=tickets)
+            hedge.learn_group(scores, y, tickets=tickets)
     return served
 
 
@@ -139,8 +139,8 @@ def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
     one, other = HedgedCalibrator(), HedgedCalibrator()
     for score, y in zip(np.linspace(0.1, 0.9, 30).tolist(), [0, 1] * 15, strict=True):
         ticket = one.serve_one(score)[1] if ticketed else None
-        one.learn_one(score, y, 0.5, served=ticket)
-        other.learn_group([score], [y], 0.5, served=[ticket] if ticketed else None)
+        one.learn_one(score, y, 0.5, ticket=ticket)
+        other.learn_group([score], [y], 0.5, tickets=[ticket] if ticketed else None)
     other.learn_group([], [])
     assert other.to_bytes() == one.to_bytes()
 
@@ -149,9 +149,9 @@ def test_without_tickets_the_current_predictions_count() -> None:
     one, other, third = (HedgedCalibrator() for _ in range(3))
     for scores, y in games([4, 7, 2, 9]):
         tickets = [one.serve_one(score)[1] for score in scores]
-        one.learn_group(scores, y, served=tickets)
+        one.learn_group(scores, y, tickets=tickets)
         other.learn_group(scores, y)
-        third.learn_group(scores, y, served=[*tickets[:2], *[None] * (len(y) - 2)])
+        third.learn_group(scores, y, tickets=[*tickets[:2], *[None] * (len(y) - 2)])
     assert other.to_bytes() == third.to_bytes() == one.to_bytes()
 
 
@@ -159,8 +159,8 @@ def test_tickets_from_before_the_first_late_label_are_repeated_for_each_power() 
     hedge = HedgedCalibrator()
     early = [hedge.serve_one(score)[1] for score in (0.2, 0.4, 0.6)]
     hedge.learn_one(0.5, 1)
-    hedge.learn_one(0.2, 0, served=early[0])
-    hedge.learn_group([0.4, 0.6, 0.7], [1, 1, 1], served=[*early[1:], hedge.serve_one(0.7)[1]])
+    hedge.learn_one(0.2, 0, ticket=early[0])
+    hedge.learn_group([0.4, 0.6, 0.7], [1, 1, 1], tickets=[*early[1:], hedge.serve_one(0.7)[1]])
     assert hedge.n_samples == 3
     assert hedge.mean_delay == pytest.approx((1.0 + 4.0 / 3.0) / 2.0)
 
@@ -185,7 +185,7 @@ def test_bad_groups_change_nothing(arguments: Any, error: Any, message: str) -> 
     hedge.learn_group([0.1, 0.5, 0.7], [0, 1, 1])
     before = pickle.dumps(hedge)
     with pytest.raises(error, match=message):
-        hedge.learn_group(*arguments[:3], served=arguments[3] if len(arguments) > 3 else None)
+        hedge.learn_group(*arguments[:3], tickets=arguments[3] if len(arguments) > 3 else None)
     assert pickle.dumps(hedge) == before
 
 
@@ -306,7 +306,7 @@ def test_a_classifier_remembers_what_it_served_for_a_group(late: int, labels: in
             rows, y, kept, scores, tickets = waiting.popleft()
             model.learn_group(rows, [y] * len(rows))
             explicit.learn_group(rows, [y] * len(rows), served=kept)
-            hedge.learn_group(scores, [float(y in (True, "home"))] * len(rows), served=tickets)
+            hedge.learn_group(scores, [float(y in (True, "home"))] * len(rows), tickets=tickets)
     own = model.calibrators[True if labels == 2 else "home"]
     assert own.to_bytes() == hedge.to_bytes()
     if labels == 2:
@@ -332,9 +332,9 @@ def test_long_matches_with_three_results_do_no_harm() -> None:
 def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator: Any) -> None:
     one, other = (CalibratedClassifier(Forecast(), calibrator) for _ in range(2))
     for rows, y in matches([3, 30, 12]):
-        one.learn_group(rows, [y] * len(rows), 2.0)
+        one.learn_group([y] * len(rows), 2.0, x=rows)
         for x in rows:
-            other.learn_one(x, y, 2.0 / len(rows))
+            other.learn_one(y, 2.0 / len(rows), x=x)
     assert one.to_bytes() == other.to_bytes()
 
 

@@ -254,8 +254,8 @@ def test_python_calibrators_are_mixed_like_compiled_ones() -> None:
         hedge.learn_one(score, label_)
         own.learn_one(score, label_)
     assert [*hedge.weights.values()] == [*own.weights.values()]
-    assert [isinstance(e, Expert) for e in own._hedge.experts] == [False, True]
-    assert all(isinstance(e, Expert) for e in hedge._hedge.experts)
+    assert [isinstance(e, Expert) for e in own._mixture.kernel.experts] == [False, True]
+    assert all(isinstance(e, Expert) for e in hedge._mixture.kernel.experts)
 
 
 def test_prototypes_are_left_alone() -> None:
@@ -299,7 +299,7 @@ def late(
         waiting.append((score, label_, ticket))
         if len(waiting) > delay:
             score, label_, ticket = waiting.popleft()
-            hedge.learn_one(score, label_, served=ticket)
+            hedge.learn_one(score, label_, ticket=ticket)
         elif steady:
             hedge.learn_one(scores[t], 0.5, 1e-60)
     return np.array(served)
@@ -354,7 +354,7 @@ def test_labels_that_were_never_late_leave_one_row_for_each_share() -> None:
     assert len(hedge.serve_one(0.4)[1].answers) == 7 + 3
     ticket = hedge.serve_one(0.4)[1]
     hedge.learn_one(0.9, 1, 1e-60)
-    hedge.learn_one(0.4, 0, 1e-60, served=ticket)  # the first that is late
+    hedge.learn_one(0.4, 0, 1e-60, ticket=ticket)  # the first that is late
     assert len(hedge.serve_one(0.4)[1].answers) == 7 + 9
     assert hedge.share_weights == pytest.approx(shares, rel=1e-9)
 
@@ -411,11 +411,11 @@ def test_a_calibrator_that_cannot_predict_when_a_late_label_comes_leaves_all_as_
         hedge = HedgedCalibrator((Mute(), IdentityCalibrator()))
         tickets = [hedge.serve_one(0.3)[1] for _ in range(3)]
         for ticket in tickets[: n_late + 1]:
-            hedge.learn_one(0.3, 1, served=ticket)
+            hedge.learn_one(0.3, 1, ticket=ticket)
         before = hedge._copy_state({}), hedge.mean_delay
         Mute.silent = True
         with pytest.raises(RuntimeError, match="silent"):
-            hedge.learn_one(0.3, 1, served=tickets[0])
+            hedge.learn_one(0.3, 1, ticket=tickets[0])
         Mute.silent = False
         after = hedge._copy_state({}), hedge.mean_delay
         assert repr(after[0]["_learned"]) == repr(before[0]["_learned"])
@@ -435,8 +435,8 @@ def test_a_ticket_may_have_been_stored_as_json() -> None:
     one, other = HedgedCalibrator(), HedgedCalibrator()
     waiting = [one.serve_one(p)[1] for p in (0.2, 0.7, 0.4)]
     for score, ticket in zip((0.2, 0.7, 0.4), waiting, strict=True):
-        one.learn_one(score, 1.0, served=ticket)
-        other.learn_one(score, 1.0, served=json.loads(json.dumps(ticket)))
+        one.learn_one(score, 1.0, ticket=ticket)
+        other.learn_one(score, 1.0, ticket=json.loads(json.dumps(ticket)))
     assert other.mean_delay == 1.5  # of the delays 1 and 2: the first was not late
     assert other.to_bytes() == one.to_bytes()
 
@@ -456,9 +456,9 @@ def test_the_mean_delay_begins_with_the_first_late_label() -> None:
     hedge = HedgedCalibrator()
     hedge.learn_many(scores, y)
     ticket = hedge.serve_one(0.5)[1]
-    hedge.learn_one(0.5, 1, served=ticket)
+    hedge.learn_one(0.5, 1, ticket=ticket)
     assert hedge.mean_delay == 0.0
-    hedge.learn_one(0.5, 1, served=ticket)
+    hedge.learn_one(0.5, 1, ticket=ticket)
     assert hedge.mean_delay == 1.0
     hedge.learn_one(0.5, 1)  # at once
     assert hedge.mean_delay == 0.5
@@ -487,7 +487,7 @@ def test_a_smaller_learning_rate_helps_with_delayed_labels() -> None:
             if len(waiting) > delay:
                 score, ticket = waiting.popleft()
                 n_samples = ticket.n_samples if known else hedge.n_samples
-                hedge.learn_one(score, 1, served=ticket._replace(n_samples=n_samples))
+                hedge.learn_one(score, 1, ticket=ticket._replace(n_samples=n_samples))
         losses.append(total_loss(np.array(served[delay:]), np.ones(n - delay)))
     even = total_loss(answers.mean(axis=1), np.ones(n))
     assert losses[1] < even + 110.0
@@ -526,7 +526,7 @@ def test_bad_ticket(served: Any, error: Any, message: str) -> None:
     hedge.learn_many([0.1, 0.5, 0.7], [0, 1, 1])
     before = pickle.dumps(hedge)
     with pytest.raises(error, match=message):
-        hedge.learn_one(0.5, 1, served=served)
+        hedge.learn_one(0.5, 1, ticket=served)
     assert pickle.dumps(hedge) == before
 
 
@@ -663,7 +663,7 @@ def test_a_batch_after_late_labels_learns_as_row_by_row() -> None:
     batch = HedgedCalibrator()
     tickets = [batch.serve_one(p)[1] for p in late]
     for p, ticket, hit in zip(late, tickets, rng.random(40) < 0.5, strict=True):
-        batch.learn_one(p, hit, served=ticket)
+        batch.learn_one(p, hit, ticket=ticket)
     y = rng.random(60) < scores**2
     single, before = copy.deepcopy(batch), batch.mean_delay
     assert batch.predict_learn_many(scores, y).tolist() == serve(single, scores, y).tolist()
@@ -677,11 +677,11 @@ def test_a_refused_sample_with_a_ticket_changes_nothing() -> None:
     hedge.learn_one(0.1, 1)
     before = hedge.weights, hedge.serve_one(0.3)
     with pytest.raises(KeyError):
-        hedge.learn_one(0.5, 1, served=ticket)
+        hedge.learn_one(0.5, 1, ticket=ticket)
     assert (hedge.n_samples, hedge.mean_delay) == (1, 0.0)
     assert (hedge.weights, hedge.serve_one(0.3)) == before
     with pytest.raises(KeyError):
-        hedge.learn_one(0.6, 1, served=ticket)
+        hedge.learn_one(0.6, 1, ticket=ticket)
     assert (hedge.n_samples, hedge.mean_delay) == (2, 1.0)
 
 
@@ -745,7 +745,7 @@ def test_states_that_would_overflow_are_refused(name: str, value: float) -> None
     hedge = HedgedCalibrator()
     ticket = hedge.serve_one(0.4)[1]
     hedge.learn_one(0.9, 1)
-    hedge.learn_one(0.4, 0, served=ticket)
+    hedge.learn_one(0.4, 0, ticket=ticket)
     hedge.predict_one(0.4)  # the label is learned
     array = decode(hedge.to_bytes()).arrays[name].copy()
     array.flat[array.argmin()] = value
@@ -759,7 +759,7 @@ def test_share_weights_are_numbers_after_a_heavy_late_label() -> None:
         ticket = hedge.serve_one(0.5)[1]
         hedge.learn_one(0.5, 1)
         hedge.learn_one(0.5, 1)
-        hedge.learn_one(0.5, i % 2, 1e6, served=ticket)
+        hedge.learn_one(0.5, i % 2, 1e6, ticket=ticket)
         assert sum(hedge.share_weights.values()) == pytest.approx(1.0)
 
 
@@ -771,8 +771,8 @@ def test_a_ticket_may_hold_numbers_of_any_type(number: Any) -> None:
     ticket = one.serve_one(0.4)[1]
     for hedge in (one, other):
         hedge.learn_many([0.2, 0.7] * 60, [0, 1] * 60)
-    one.learn_one(0.4, 1, served=ticket)
-    other.learn_one(0.4, 1, served=Ticket(number(100), ticket.answers))
+    one.learn_one(0.4, 1, ticket=ticket)
+    other.learn_one(0.4, 1, ticket=Ticket(number(100), ticket.answers))
     assert other.to_bytes() == one.to_bytes()
 
 
@@ -781,7 +781,7 @@ def test_what_is_no_ticket_changes_nothing(served: Any) -> None:
     hedge = HedgedCalibrator()
     before = hedge.to_bytes()
     with pytest.raises(TypeError, match="`served`"):
-        hedge.learn_one(0.5, 1, served=served)
+        hedge.learn_one(0.5, 1, ticket=served)
     assert hedge.to_bytes() == before
 
 
@@ -804,7 +804,7 @@ def test_an_interrupt_of_a_late_label_leaves_a_state_that_can_be_read(waits: int
     tickets = [hedge.serve_one(0.1 * i)[1] for i in range(8)]
     for i in range(8):
         with suppress(KeyboardInterrupt):
-            hedge.learn_one(0.1 * i, i % 2, served=tickets[i])
+            hedge.learn_one(0.1 * i, i % 2, ticket=tickets[i])
     assert Interrupted.waits <= 0
     assert hedge.n_samples == 8 - waits % 2  # the first calibrator can refuse a sample for all
     twin: Any = Calibrator.from_bytes(hedge.to_bytes())

@@ -120,7 +120,7 @@ def test_keys_of_terms_that_share_their_low_bits_are_found() -> None:
 def test_a_state_may_have_other_sums_than_its_terms() -> None:
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
     for i in range(30):
-        calibrator.learn_one({"a": i % 3}, 0.5, 1)
+        calibrator.learn_one(0.5, 1, x={"a": i % 3})
     squares = _state.decode(calibrator.to_bytes()).arrays["squares"]
     for low in (-1.0, 0.0):
         restored = restore(changed(calibrator, squares=np.full_like(squares, low)))
@@ -133,7 +133,7 @@ def test_a_state_may_have_other_sums_than_its_terms() -> None:
 @pytest.mark.parametrize("sums", [{"squares": 2.0**53}, {"effective": 1e300}, {"effective": -1e15}])
 def test_any_sums_and_the_least_priors_leave_a_state_readable(sums: dict[str, float]) -> None:
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
-    calibrator.learn_one({"a": 0}, 0.5, 1)
+    calibrator.learn_one(0.5, 1, x={"a": 0})
     arrays = _state.decode(calibrator.to_bytes()).arrays
     changes = {name: np.full_like(arrays[name], value) for name, value in sums.items()}
     least, most = segments._PRIORS
@@ -147,7 +147,7 @@ def test_any_sums_and_the_least_priors_leave_a_state_readable(sums: dict[str, fl
 
 def test_a_state_with_more_terms_than_max_terms_is_refused() -> None:
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
-    calibrator.learn_many({"a": list(range(100))}, np.full(100, 0.5), np.zeros(100))
+    calibrator.learn_many(np.full(100, 0.5), np.zeros(100), x={"a": list(range(100))})
     assert restore(changed(calibrator, {"given": {"max_terms": 100}})).n_terms == 100
     with pytest.raises(ValueError, match="there must be at most `max_terms` terms"):
         restore(changed(calibrator, {"given": {"max_terms": 99}}))
@@ -448,7 +448,7 @@ def test_nothing_that_was_learned_is_refused(
             learner.learn_one({"a": score, "b": y - 0.5}, int(rng.integers(4)), w)
         elif isinstance(learner, HedgedCalibrator):
             tickets.append(learner.serve_one(score)[1])
-            learner.learn_one(score, y, w, served=tickets[max(0, i - (window or 0))])
+            learner.learn_one(score, y, w, ticket=tickets[max(0, i - (window or 0))])
         else:
             low = -1 if getattr(learner, "loss", None) == "logistic" else 0
             learner.learn_one(score, 1 if y or isinstance(learner, StreamingThresholds) else low, w)

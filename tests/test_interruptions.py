@@ -127,12 +127,12 @@ def test_a_label_join_drops_the_old_and_adds_the_new_or_does_neither(event: Even
 # Bursts ------------------------------------------------------------------------------------------
 
 BURST_ACTS: list[Callable[..., Any]] = [
-    lambda _, hedge, held: hedge.learn_one(0.6, 1, served=held[0]),
-    lambda _, hedge, held: hedge.learn_one(0.6, 0, served=held[0]),
-    lambda _, hedge, held: hedge.learn_one(0.6, 1, served=held[1]),
-    lambda _, hedge, held: hedge.learn_one(0.6, 0.5, served=held[1]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 1, ticket=held[0]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 0, ticket=held[0]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 1, ticket=held[1]),
+    lambda _, hedge, held: hedge.learn_one(0.6, 0.5, ticket=held[1]),
     lambda _, hedge, held: hedge.learn_one(0.6, 1),
-    lambda _, hedge, held: hedge.learn_group([0.6, 0.7], [1, 0], served=[held[0], None]),
+    lambda _, hedge, held: hedge.learn_group([0.6, 0.7], [1, 0], tickets=[held[0], None]),
     lambda _, hedge, held: hedge.learn_many([0.6, 0.7], [1, 0]),
     lambda _, hedge, held: hedge.predict_one(0.6),
     lambda _, hedge, held: hedge.serve_one(0.6),
@@ -218,7 +218,7 @@ def test_a_joint_calibrator_of_a_user_learns_in_the_wrapper_as_by_itself() -> No
 
 def teach_burst(made: Any, tickets: list[Any], y: Any, score: float = 0.6) -> None:
     for ticket in tickets:
-        made.learn_one(score, y, served=ticket)
+        made.learn_one(score, y, ticket=ticket)
 
 
 @pytest.mark.parametrize("labels", ["ab", "abc"])
@@ -302,7 +302,7 @@ def predict(_: Path) -> Callable[[], Any]:
 
 def read_columns(_: Path) -> Callable[[], Any]:
     calibrator = SegmentCalibrator(["a"])
-    return lambda: calibrator.predict_many({"a": ["x", "y"]}, [0.2, 0.3])
+    return lambda: calibrator.predict_many([0.2, 0.3], {"a": ["x", "y"]})
 
 
 @pytest.mark.parametrize("error", [TimeoutError("too late"), InterruptionError("too late")])

@@ -606,17 +606,17 @@ def test_segments_by_key() -> None:
     twins = {key: SegmentCalibrator(["a"]) for key in "xy"}
     keys, columns = list("xyxxy"), {"a": [1, 2, "1", None, 1]}
     scores, y = [0.2, 0.4, 0.5, 0.6, 0.7], [0, 1, 1, 0, 1]
-    values = keyed.predict_learn_many(keys, scores, y, columns=columns)
+    values = keyed.predict_learn_many(keys, scores, y, x=columns)
     for key, twin in twins.items():
         at = [i for i, name in enumerate(keys) if name == key]
         mine = {"a": [columns["a"][i] for i in at]}
         wanted = twin.predict_learn_many(mine, [scores[i] for i in at], [y[i] for i in at])
         assert values[at].tolist() == wanted.tolist()
     value, ticket = keyed.serve_one("x", 0.3, x={"a": 1})
-    assert value == keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
-    keyed.learn_one("x", 0.3, 1, 2.0, x={"a": 1}, served=ticket)
-    twins["x"].learn_one({"a": 1}, 0.3, 1, 2.0, served=twins["x"].serve_one({"a": 1}, 0.3)[1])
-    assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one({"a": 1}, 0.3)
+    assert value == keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one(0.3, {"a": 1})
+    keyed.learn_one("x", 0.3, 1, 2.0, x={"a": 1}, ticket=ticket)
+    twins["x"].learn_one(0.3, 1, 2.0, x={"a": 1}, ticket=twins["x"].serve_one(0.3, {"a": 1})[1])
+    assert keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one(0.3, {"a": 1})
 
 
 def test_a_snapshot_of_a_key_with_segments_needs_the_fields_too() -> None:
@@ -640,12 +640,12 @@ def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
             lambda: keyed.predict_one("k", 0.5, x=x),  # noqa: B023
             lambda: keyed.serve_one("k", 0.5, x=x),  # noqa: B023
             lambda: keyed.learn_one("k", 0.5, 1, x=x),  # noqa: B023
-            lambda: keyed.learn_many(["k"], [0.5], [1], columns=x),  # noqa: B023
+            lambda: keyed.learn_many(["k"], [0.5], [1], x=x),  # noqa: B023
         ):
             with pytest.raises(TypeError, match=wanted["match"]):
                 call()
     with pytest.raises(TypeError, match="got \\[\\]"):
-        segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], columns={"a": [1, []]})
+        segments.learn_many(["j", "k"], [0.5, 0.5], [1, 1], x={"a": [1, []]})
     assert len(segments) == len(plain) == 0
 
 
@@ -654,11 +654,11 @@ def test_a_group_is_one_sample_of_its_key() -> None:
     scores, tickets = [0.6, 0.7, 0.2], []
     for _ in range(3):
         tickets = [keyed.serve_one("a", score)[1] for score in scores]
-        keyed.learn_group("a", scores, [1, 1, 0], 2.0, served=tickets)
+        keyed.learn_group("a", scores, [1, 1, 0], 2.0, tickets=tickets)
         twin.learn_group(scores, [1, 1, 0], 2.0)
     assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
     with pytest.raises(ValueError, match="`served` must have one ticket per score"):
-        keyed.learn_group("b", scores, [1, 1, 0], served=tickets[:2])
+        keyed.learn_group("b", scores, [1, 1, 0], tickets=tickets[:2])
     with pytest.raises(TypeError, match=r"must be a HedgedCalibrator or a .* groups, got Platt"):
         KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
     assert list(keyed) == ["a"]
@@ -669,16 +669,16 @@ def test_a_group_of_segments_is_one_sample_of_its_key() -> None:
     xs, rows = [{"a": 1}, {"a": 2}, {"a": 1}], ([0.6, 0.7, 0.2], [1, 1, 0], 2.0)
     for _ in range(3):
         tickets = [keyed.serve_one("k", p, x=x)[1] for x, p in zip(xs, rows[0], strict=True)]
-        keyed.learn_group("k", *rows, xs=xs, served=tickets)
+        keyed.learn_group("k", *rows, x=xs, tickets=tickets)
         twin.learn_group(
             xs, *rows, served=[twin.serve_one(x, p)[1] for x, p in zip(xs, rows[0], strict=True)]
         )
     for x in xs:
         assert keyed.predict_one("k", 0.4, x=x) == twin.predict_one(x, 0.4)
     with pytest.raises(ValueError, match="`xs` must have one row per score"):
-        keyed.learn_group("new", *rows, xs=xs[:2])
+        keyed.learn_group("new", *rows, x=xs[:2])
     with pytest.raises(TypeError, match="`xs` must have the values of the fields 'a', got None"):
         keyed.learn_group("new", *rows)
     with pytest.raises(TypeError, match="`xs` must be None: only a SegmentCalibrator has fields"):
-        KeyedCalibrator(HedgedCalibrator()).learn_group("new", *rows, xs=xs)
+        KeyedCalibrator(HedgedCalibrator()).learn_group("new", *rows, x=xs)
     assert list(keyed) == ["k"]

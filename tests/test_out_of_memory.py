@@ -20,7 +20,7 @@ from streamcal.decision import EUMThreshold
 def learn_until_memory_runs_out(learner, scores):
     ones = np.ones(len(scores))
     if isinstance(learner, streamcal.HedgedCalibrator):
-        learn_many, arguments = learn_one_by_one, (learner._hedge.learn, scores.tolist())
+        learn_many, arguments = learn_one_by_one, (learner._mixture.kernel.learn, scores.tolist())
     elif isinstance(learner, streamcal.IsotonicCalibrator):
         learn_many = learner._regression.predict_learn_many
         arguments = scores, ones, ones, False, np.empty((0, 3))

@@ -26,7 +26,6 @@ from streamcal import (
     KeyedCalibrator,
     PlattCalibrator,
     SegmentCalibrator,
-    SegmentTicket,
 )
 from tests.oracles import total_log_loss as log_loss
 from tests.oracles_hedged import group_mixtures
@@ -66,11 +65,11 @@ def test_it_computes_what_the_slow_version_does(half_life: float, crosses: Any) 
     slow, base = Segments(("a", "b", "c"), crosses, half_life), PlattCalibrator()
     for x, p, y, w in stream(1, 120):
         expected = slow.predict(x, base.predict_one(p))
-        assert fast.predict_one(x, p) == pytest.approx(expected, rel=1e-8)
+        assert fast.predict_one(p, x) == pytest.approx(expected, rel=1e-8)
         label = y if w < 2.0 else abs(y - 0.25)
         slow.learn(x, base.predict_one(p), label, w)
         base.learn_one(p, label, w)
-        fast.learn_one(x, p, label, w)
+        fast.learn_one(p, label, w, x=x)
 
 
 def test_samples_of_any_weight_move_the_terms_to_the_mode() -> None:
@@ -80,7 +79,7 @@ def test_samples_of_any_weight_move_the_terms_to_the_mode() -> None:
         answers = fast._terms.answers(fast._terms.read(x), p)
         assert answers == pytest.approx(slow.answers(x, p), rel=1e-8)
         weight = w * 10.0 ** (i % 5 - 1)
-        fast.learn_one(x, p, y, weight)
+        fast.learn_one(p, y, weight, x=x)
         with np.errstate(invalid="ignore"):  # only the weights of the slow models become NaN
             slow.learn(x, p, y, weight)
 
@@ -93,8 +92,8 @@ def test_with_room_for_one_sample_it_computes_what_the_slow_version_does(half_li
     )
     slow = Segments(("a", "b"), [("a", "b")], half_life)
     for x, p, y, w in stream(3, 200, ("a", "b")):
-        assert fast.predict_one(x, p) == pytest.approx(slow.predict(x, p), rel=1e-8)
-        fast.learn_one(x, p, y, w)
+        assert fast.predict_one(p, x) == pytest.approx(slow.predict(x, p), rel=1e-8)
+        fast.learn_one(p, y, w, x=x)
         slow.learn(x, p, y, w)
         for model in slow.models:
             model.terms = {key: model.terms[key] for key in slow.keys(x, 0.0)}
@@ -103,7 +102,7 @@ def test_with_room_for_one_sample_it_computes_what_the_slow_version_does(half_li
 
 def test_the_first_sample_moves_the_terms_to_the_mode_of_their_posterior() -> None:
     calibrator = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], base=IdentityCalibrator())
-    calibrator.learn_one({"a": 1, "b": 2}, 0.3, 1.0, 2.0)
+    calibrator.learn_one(0.3, 1.0, 2.0, x={"a": 1, "b": 2})
     # The slope's feature is the log odds minus their mean, which is 0 before the first sample.
     factors = np.array([1.0, log_odds(0.3), 1.0, 1.0, 1.0])
     variances = np.array([0.2, 0.3, 0.2, 0.2, 0.2 / 3]) ** 2
@@ -132,7 +131,7 @@ def test_it_loses_at_most_ln_2_to_its_base(seed: int) -> None:
         y = np.array([i % 2 for i in range(n)], dtype=float)
     base = PlattCalibrator().predict_learn_many(p, y).clip(1e-6, 1 - 1e-6)
     segments = SegmentCalibrator(["a", "b"], base=PlattCalibrator())
-    served = segments.predict_learn_many(columns, p, y).clip(1e-6, 1 - 1e-6)
+    served = segments.predict_learn_many(p, y, x=columns).clip(1e-6, 1 - 1e-6)
     assert log_loss(served, y) <= log_loss(base, y) + math.log(2) + 1e-9
 
 
@@ -147,9 +146,9 @@ def test_the_cost_is_at_most_ln_2_if_labels_oppose_the_corrections(
     scores = [first, *[0.5] * 500]
     for i, score in enumerate(scores):
         x = {"a": i % n_values, "b": i % 2}
-        served.append(segments.predict_one(x, score))
+        served.append(segments.predict_one(score, x))
         labels.append(float(served[-1] <= score))
-        segments.learn_one(x, score, labels[-1])
+        segments.learn_one(score, labels[-1], x=x)
     assert 0.0 < log_loss(served, labels) - log_loss(scores, labels) <= math.log(2) + 1e-9
 
 
@@ -157,7 +156,7 @@ def test_it_is_better_than_one_calibrator_on_average_and_one_per_segment() -> No
     samples = [(x, p, y, 1.0) for x, p, y, _ in stream(5, 6_000)]
     columns, p, y, _ = columns_of(samples)
     keys = [tuple(sorted(x.items())) for x, *_ in samples]
-    segments = SegmentCalibrator(["a", "b", "c"]).predict_learn_many(columns, p, y)
+    segments = SegmentCalibrator(["a", "b", "c"]).predict_learn_many(p, y, x=columns)
     average = HedgedCalibrator().predict_learn_many(p, y)
     keyed = KeyedCalibrator(HedgedCalibrator()).predict_learn_many(keys, p, y)
     assert log_loss(segments, y) < min(log_loss(average, y), log_loss(keyed, y)) - 100
@@ -177,7 +176,7 @@ def test_a_rare_segment_is_corrected_where_the_base_is_right_in_all_others(sizes
         y = (draw.random(n) < expit(u + (codes[0] == first - 1))).astype(float)
         columns = {f"field {i}": of_field.tolist() for i, of_field in enumerate(codes)}
         base = HedgedCalibrator().predict_learn_many(expit(u), y)
-        p = SegmentCalibrator(list(columns)).predict_learn_many(columns, expit(u), y)
+        p = SegmentCalibrator(list(columns)).predict_learn_many(expit(u), y, x=columns)
         gained.append(log_loss(base, y) - log_loss(p, y))
         rare = (codes[0] == first - 1) & (np.arange(n) >= n // 2)
         errors.append(np.sum((y - p)[rare]) / np.sqrt(np.sum((p * (1.0 - p))[rare])))
@@ -192,7 +191,7 @@ def test_a_sparse_term_has_the_moments_of_its_posterior(effect: float) -> None:
     draw = np.random.default_rng(0)
     for value in draw.integers(0, 7, 600).tolist():
         rate = 0.5 + effect * (value % 3 - 1)
-        calibrator.learn_one({"a": value}, 0.5, float(draw.random() < rate))
+        calibrator.learn_one(0.5, float(draw.random() < rate), x={"a": value})
     t = np.linspace(-8.0, 8.0, 200_001)
     priors = calibrator._terms.learned_variances[2]
     assert (priors < 0.25).all() == (effect < 0.1)
@@ -216,10 +215,10 @@ def test_an_unseen_value_is_answered_as_its_other_segments_are() -> None:
     for i in range(2_000):
         for country in ("de", "fr"):
             for device, rate in (("tv", 2), ("phone", 8)):
-                calibrator.learn_one({"country": country, "device": device}, 0.5, i % 10 < rate)
+                calibrator.learn_one(0.5, i % 10 < rate, x={"country": country, "device": device})
     for device in ("tv", "phone"):
-        known = calibrator.predict_one({"country": "de", "device": device}, 0.5)
-        new = calibrator.predict_one({"country": "new", "device": device}, 0.5)
+        known = calibrator.predict_one(0.5, {"country": "de", "device": device})
+        new = calibrator.predict_one(0.5, {"country": "new", "device": device})
         assert abs(new - known) < 0.05
 
 
@@ -227,10 +226,10 @@ def test_it_follows_a_segment_that_changes() -> None:
     calibrator = SegmentCalibrator(["a"], half_life=300.0)
     for rate in (2, 8):
         for i in range(3_000):
-            calibrator.learn_one({"a": "changing"}, 0.5, (7 * i) % 10 < rate)
-            calibrator.learn_one({"a": "constant"}, 0.5, i % 2)
-    assert calibrator.predict_one({"a": "changing"}, 0.5) > 0.75
-    assert abs(calibrator.predict_one({"a": "constant"}, 0.5) - 0.5) < 0.05
+            calibrator.learn_one(0.5, (7 * i) % 10 < rate, x={"a": "changing"})
+            calibrator.learn_one(0.5, i % 2, x={"a": "constant"})
+    assert calibrator.predict_one(0.5, {"a": "changing"}) > 0.75
+    assert abs(calibrator.predict_one(0.5, {"a": "constant"}) - 0.5) < 0.05
 
 
 # Batches -----------------------------------------------------------------------------------------
@@ -244,15 +243,15 @@ def test_a_batch_is_the_same_as_one_sample_at_a_time(base: Any) -> None:
     unlabelled = np.random.default_rng(0).random(len(y)) < 0.2
     served = []
     for (x, score, label, weight), skip in zip(samples, unlabelled, strict=True):
-        served.append(one.predict_one(x, score))
+        served.append(one.predict_one(score, x))
         if not skip:
-            one.learn_one(x, score, label, weight)
-    batch = many.predict_learn_many(columns, p, np.where(unlabelled, np.nan, y), w)
+            one.learn_one(score, label, weight, x=x)
+    batch = many.predict_learn_many(p, np.where(unlabelled, np.nan, y), w, x=columns)
     assert batch.tolist() == served
     assert many.to_bytes() == one.to_bytes()
     before = many.to_bytes()
-    assert many.predict_many(columns, p).tolist() == [
-        many.predict_one(x, score) for x, score, *_ in samples
+    assert many.predict_many(p, columns).tolist() == [
+        many.predict_one(score, x) for x, score, *_ in samples
     ]
     assert many.to_bytes() == before
 
@@ -260,14 +259,14 @@ def test_a_batch_is_the_same_as_one_sample_at_a_time(base: Any) -> None:
 def test_a_batch_after_late_labels_is_the_same_as_one_sample_at_a_time() -> None:
     one = SegmentCalibrator(["a", "b", "c"], base=IdentityCalibrator())
     samples = list(stream(2, 100))
-    tickets = [one.serve_one(x, p)[1] for x, p, *_ in samples[:20]]
+    tickets = [one.serve_one(p, x)[1] for x, p, *_ in samples[:20]]
     for (x, p, y, w), ticket in zip(samples, tickets, strict=False):
-        one.learn_one(x, p, y, w, served=ticket)
+        one.learn_one(p, y, w, x=x, ticket=ticket)
     many = one.clone(include_attributes=True)
     served = []
     for x, p, y, w in samples[20:]:
-        served.append(one.predict_one(x, p))
-        one.learn_one(x, p, y, w)
+        served.append(one.predict_one(p, x))
+        one.learn_one(p, y, w, x=x)
     assert many.predict_learn_many(*columns_of(samples[20:])).tolist() == served
     assert many.to_bytes() == one.to_bytes()
 
@@ -276,11 +275,11 @@ def test_columns_are_mappings_or_data_frames() -> None:
     samples = list(stream(3, 100))
     columns, p, y, w = columns_of(samples)
     frame = pd.DataFrame(columns)  # a missing value is NaN
-    expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(columns, p, y, w)
+    expected = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(p, y, w, x=columns)
     arrays = {name: np.array(values) for name, values in columns.items()}
     of_pandas = frame, frame.astype("category"), frame.astype("string")
     for given in (*of_pandas, pl.DataFrame(columns), pa.table(columns), arrays):
-        served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(given, p, y, w)
+        served = SegmentCalibrator(["a", "b", "zz"]).predict_learn_many(p, y, w, x=given)
         assert served.tolist() == expected.tolist()
 
 
@@ -288,15 +287,15 @@ def test_a_frame_of_polars_may_lack_a_field() -> None:
     polars = pytest.importorskip("polars")
     columns = {"a": ["x", None, "x"]}
     samples = [0.5, 0.2, 0.7], [1, 0, 1]
-    expected = SegmentCalibrator(["a", "zz"]).predict_learn_many(columns, *samples)
+    expected = SegmentCalibrator(["a", "zz"]).predict_learn_many(*samples, x=columns)
     frame = polars.DataFrame(columns)
-    served = SegmentCalibrator(["a", "zz"]).predict_learn_many(frame, *samples)
+    served = SegmentCalibrator(["a", "zz"]).predict_learn_many(*samples, x=frame)
     assert served.tolist() == expected.tolist()
 
 
 def test_a_batch_may_be_empty() -> None:
     calibrator = SegmentCalibrator(["a"])
-    assert calibrator.predict_learn_many({"a": []}, [], []).shape == (0,)
+    assert calibrator.predict_learn_many([], [], x={"a": []}).shape == (0,)
     assert calibrator.n_samples == 0
 
 
@@ -320,22 +319,22 @@ def test_equal_values_are_one_segment() -> None:
     for same in SAME:
         calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator())
         for value in same:
-            calibrator.learn_one({"a": value}, 0.5, 1)
+            calibrator.learn_one(0.5, 1, x={"a": value})
         assert calibrator.n_terms == 1
-        assert len({calibrator.predict_one({"a": value}, 0.5) for value in same}) == 1
+        assert len({calibrator.predict_one(0.5, {"a": value}) for value in same}) == 1
 
 
 def test_different_values_are_different_segments() -> None:
     calibrator = SegmentCalibrator(["a", "b"], base=IdentityCalibrator())
     for i, value in enumerate(DIFFERENT, 1):
-        calibrator.learn_one({"a": value, "b": None}, 0.5, 1)
+        calibrator.learn_one(0.5, 1, x={"a": value, "b": None})
         assert calibrator.n_terms == 2 * i + 1  # of ``a``, of both, and one of ``b``
 
 
 def test_a_missing_field_is_none_and_other_features_do_not_count() -> None:
     calibrator = SegmentCalibrator(["a", "b"], base=IdentityCalibrator())
-    calibrator.learn_one({"a": 1}, 0.5, 1)
-    calibrator.learn_one({"a": 1, "b": None, "other": [2]}, 0.5, 1)
+    calibrator.learn_one(0.5, 1, x={"a": 1})
+    calibrator.learn_one(0.5, 1, x={"a": 1, "b": None, "other": [2]})
     assert calibrator.n_terms == 3
 
 
@@ -366,35 +365,35 @@ def test_there_are_never_more_terms_than_max_terms() -> None:
     draw = np.random.default_rng(0)
     common = {"a": "common", "b": "common"}
     for i in range(3_000):
-        calibrator.learn_one({"a": int(draw.integers(10**9)), "b": "x"}, 0.5, i % 2)
-        calibrator.learn_one(common, 0.5, 1)
+        calibrator.learn_one(0.5, i % 2, x={"a": int(draw.integers(10**9)), "b": "x"})
+        calibrator.learn_one(0.5, 1, x=common)
         assert calibrator.n_terms <= 50
     assert calibrator.n_evicted >= 6_000 + 4 - 50  # a term that was evicted may come back
     # Terms that know much stay.
     effects = [effect.log_odds for effect in calibrator.explain_one(common)]
     assert effects[0] > 0.5
-    assert calibrator.predict_one(common, 0.5) > 0.95
+    assert calibrator.predict_one(0.5, common) > 0.95
 
 
 @pytest.mark.parametrize("max_terms", [6, 7, 20, 64])
 def test_terms_are_found_after_many_evictions(max_terms: int) -> None:
     calibrator = SegmentCalibrator(["a", "b", "c"], max_terms=max_terms, base=IdentityCalibrator())
     for x, p, y, w in stream(max_terms, 500):
-        calibrator.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
     assert calibrator.n_evicted > 100
     # The hash table of the copy was filled anew.
     twin = SegmentCalibrator.from_bytes(calibrator.to_bytes())
     for x, p, y, w in stream(max_terms, 700):
-        assert calibrator.predict_one(x, p) == twin.predict_one(x, p)
+        assert calibrator.predict_one(p, x) == twin.predict_one(p, x)
         assert calibrator.explain_one(x) == twin.explain_one(x)
-        calibrator.learn_one(x, p, y, w)
-        twin.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
+        twin.learn_one(p, y, w, x=x)
 
 
 def test_a_term_takes_less_than_100_bytes() -> None:
     n = 100_000
     calibrator = SegmentCalibrator(["a"], base=IdentityCalibrator(), max_terms=n)
-    calibrator.learn_many({"a": list(range(n))}, np.full(n, 0.5), np.arange(n) % 2)
+    calibrator.learn_many(np.full(n, 0.5), np.arange(n) % 2, x={"a": list(range(n))})
     assert calibrator.n_terms == n
     assert calibrator.memory_usage <= 100 * n
 
@@ -405,11 +404,11 @@ def test_a_term_takes_less_than_100_bytes() -> None:
 def test_tickets_of_labels_that_come_at_once_change_nothing() -> None:
     with_tickets, without = SegmentCalibrator(["a", "b"]), SegmentCalibrator(["a", "b"])
     for x, p, y, w in stream(7, 200):
-        answer, ticket = with_tickets.serve_one(x, p)
-        assert answer == pytest.approx(without.predict_one(x, p), rel=1e-9)
-        with_tickets.learn_one(x, p, y, w, served=ticket)
-        without.learn_one(x, p, y, w)
-        assert with_tickets.predict_one(x, p) == pytest.approx(without.predict_one(x, p), rel=1e-9)
+        answer, ticket = with_tickets.serve_one(p, x)
+        assert answer == pytest.approx(without.predict_one(p, x), rel=1e-9)
+        with_tickets.learn_one(p, y, w, x=x, ticket=ticket)
+        without.learn_one(p, y, w, x=x)
+        assert with_tickets.predict_one(p, x) == pytest.approx(without.predict_one(p, x), rel=1e-9)
 
 
 @pytest.mark.parametrize("base", [None, PlattCalibrator()], ids=["hedge", "platt"])
@@ -418,14 +417,14 @@ def test_late_labels_are_learned_with_what_was_served(base: Any) -> None:
     waiting: list[Any] = []
     losses = []
     for x, p, y, _ in stream(8, 4_000):
-        answer, ticket = calibrator.serve_one(x, p)
+        answer, ticket = calibrator.serve_one(p, x)
         losses.append(log_loss(answer, y))
         # As JSON would return it.
         kept = (ticket.base and [ticket.base.n_samples, list(ticket.base.answers)], ticket.models)
         waiting.append((x, p, y, kept))
         if len(waiting) > 50:
             x, p, y, kept = waiting.pop(0)
-            calibrator.learn_one(x, p, y, served=SegmentTicket(*kept))
+            calibrator.learn_one(p, y, x=x, ticket=SegmentTicket(*kept))
     _, scores, labels, _ = columns_of([(x, p, y, 1.0) for x, p, y, _ in stream(8, 4_000)])
     assert sum(losses) < log_loss(HedgedCalibrator().predict_learn_many(scores, labels), labels)
     restored = SegmentCalibrator.from_bytes(calibrator.to_bytes())
@@ -465,7 +464,7 @@ def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) ->
     # In a batch a label that is NaN is a sample without a label.
     weights = [1.0, *(w or [-1.0 if y != y else 1.0])]
     with pytest.raises(error):
-        calibrator.learn_many(columns, [0.5, p], [1, y], weights)
+        calibrator.learn_many([0.5, p], [1, y], weights, x=columns)
     assert calibrator.to_bytes() == before
 
 
@@ -477,7 +476,7 @@ def test_bad_tickets_change_nothing(served: Any) -> None:
     calibrator.learn_one(*GOOD)
     before = calibrator.to_bytes()
     with pytest.raises((TypeError, ValueError), match="`served` must"):
-        calibrator.learn_one(*GOOD, served=served)
+        calibrator.learn_one(*GOOD, ticket=served)
     assert calibrator.to_bytes() == before
 
 
@@ -513,7 +512,7 @@ def test_lengths_must_agree() -> None:
     calibrator = SegmentCalibrator(["a"])
     for columns, p, y in (({"a": [1]}, [0.5, 0.5], [1, 0]), ({"a": [1, 2]}, [0.5, 0.5], [1])):
         with pytest.raises(ValueError, match="must have"):
-            calibrator.learn_many(columns, p, y)
+            calibrator.learn_many(p, y, x=columns)
     assert calibrator.n_samples == 0
 
 
@@ -521,7 +520,7 @@ def test_lengths_must_agree() -> None:
 def test_a_column_must_hold_values(column: Any) -> None:
     calibrator = SegmentCalibrator(["country"])
     with pytest.raises(TypeError, match=r"`columns` must hold columns, got .* for 'country'"):
-        calibrator.learn_many({"country": column}, [0.5, 0.5], [0, 1])
+        calibrator.learn_many([0.5, 0.5], [0, 1], x={"country": column})
     assert calibrator.n_samples == 0
 
 
@@ -537,18 +536,18 @@ class Undefined(IdentityCalibrator):
 
 def test_a_base_that_predicts_nan_is_refused() -> None:
     calibrator = SegmentCalibrator(["a"], base=Undefined())
-    calibrator.learn_one({"a": 1}, 0.5, 1)
-    x, before = {"a": 1}, calibrator.predict_one({"a": 1}, 0.5)
+    calibrator.learn_one(0.5, 1, x={"a": 1})
+    x, before = {"a": 1}, calibrator.predict_one(0.5, {"a": 1})
     for call in (
-        lambda: calibrator.predict_one(x, 0.25),
-        lambda: calibrator.serve_one(x, 0.25),
-        lambda: calibrator.learn_one(x, 0.25, 1),
-        lambda: calibrator.learn_group([x, x], [0.5, 0.25], [1, 1]),
-        lambda: calibrator.predict_many({"a": [1, 1]}, [0.5, 0.25]),
+        lambda: calibrator.predict_one(0.25, x),
+        lambda: calibrator.serve_one(0.25, x),
+        lambda: calibrator.learn_one(0.25, 1, x=x),
+        lambda: calibrator.learn_group([0.5, 0.25], [1, 1], x=[x, x]),
+        lambda: calibrator.predict_many([0.5, 0.25], {"a": [1, 1]}),
     ):
         with pytest.raises(ValueError, match="`base` must predict numbers, got NaN from Undefined"):
             call()
-    assert calibrator.predict_one(x, 0.5) == before
+    assert calibrator.predict_one(0.5, x) == before
 
 
 @pytest.mark.parametrize("w", [1e-60, 1e60])
@@ -556,9 +555,9 @@ def test_a_base_that_predicts_nan_is_refused() -> None:
 def test_extreme_samples_leave_probabilities(p: float, w: float) -> None:
     calibrator = SegmentCalibrator(["a", "b"])
     for i, y in itertools.product(range(20), (0.0, 1.0, 0.3)):
-        calibrator.learn_one({"a": i % 3, "b": i}, p, y, w)
+        calibrator.learn_one(p, y, w, x={"a": i % 3, "b": i})
         for score in (0.0, p, 0.5, 1.0):
-            assert 0.0 <= calibrator.predict_one({"a": 1, "b": 2}, score) <= 1.0
+            assert 0.0 <= calibrator.predict_one(score, {"a": 1, "b": 2}) <= 1.0
     assert SegmentCalibrator.from_bytes(calibrator.to_bytes()).n_terms == calibrator.n_terms
 
 
@@ -579,14 +578,14 @@ def test_a_copy_continues_as_the_original_does(copied: Any) -> None:
     original = SegmentCalibrator(["a", "b"], crosses=[("a", "b")], max_terms=20)
     samples = list(stream(9, 200))
     for x, p, y, w in samples[:100]:
-        original.learn_one(x, p, y, w)
+        original.learn_one(p, y, w, x=x)
     twin = copied(original)
     state = original.to_bytes()
     for x, p, y, w in samples[100:]:
-        twin.learn_one(x, p, y, w)
+        twin.learn_one(p, y, w, x=x)
     assert original.to_bytes() == state
     for x, p, y, w in samples[100:]:
-        original.learn_one(x, p, y, w)
+        original.learn_one(p, y, w, x=x)
     assert original.to_bytes() == twin.to_bytes()
 
 
@@ -596,8 +595,8 @@ def test_fields_may_be_any_sequence_and_later_changes_of_it_do_not_count(kind: A
     calibrator = SegmentCalibrator(fields, crosses=crosses, base=IdentityCalibrator())
     twin = SegmentCalibrator(["a", "b", "c"], crosses=[("a", "b")], base=IdentityCalibrator())
     for x, p, y, w in stream(3, 20):
-        calibrator.learn_one(x, p, y, w)
-        twin.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
+        twin.learn_one(p, y, w, x=x)
     if kind is not tuple:
         fields.append("d")
         crosses.append(("b", "c"))
@@ -611,13 +610,13 @@ def test_a_clone_has_learned_nothing() -> None:
     original.learn_one(*GOOD)
     clone = original.clone()
     assert (clone.n_samples, clone.n_terms, clone.half_life) == (0, 0, 5.0)
-    assert clone.predict_one({"a": 1}, 0.3) == 0.3
+    assert clone.predict_one(0.3, {"a": 1}) == 0.3
 
 
 def test_a_notebook_shows_segments_and_base() -> None:
     calibrator = SegmentCalibrator(["a"])
     for x, p, y, w in stream(4, 50):
-        calibrator.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
     html = calibrator._repr_html_()
     for shown in ("SegmentCalibrator", "HedgedCalibrator", "terms", "all samples"):
         assert shown in html
@@ -626,11 +625,11 @@ def test_a_notebook_shows_segments_and_base() -> None:
 def test_predicting_changes_nothing() -> None:
     calibrator = SegmentCalibrator(["a", "b"])
     for x, p, y, w in stream(4, 50):
-        calibrator.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
     before = calibrator.to_bytes()
     for x, p, *_ in stream(5, 50):
-        calibrator.predict_one(x, p)
-        calibrator.serve_one(x, p)
+        calibrator.predict_one(p, x)
+        calibrator.serve_one(p, x)
         calibrator.explain_one(x)
     assert calibrator.to_bytes() == before
 
@@ -640,15 +639,15 @@ def test_a_snapshot_predicts_what_was_learned_before_it() -> None:
     samples = list(stream(9, 200))
     columns, scores, *_ = columns_of(samples)
     for x, p, y, w in samples[:100]:
-        calibrator.learn_one(x, p, y, w)
+        calibrator.learn_one(p, y, w, x=x)
     snapshot = calibrator.snapshot()
-    before = [calibrator.predict_one(x, p) for x, p, *_ in samples]
+    before = [calibrator.predict_one(p, x) for x, p, *_ in samples]
     for x, p, y, w in samples[100:]:
-        calibrator.learn_one(x, p, y, w)
-    assert before != [calibrator.predict_one(x, p) for x, p, *_ in samples]
+        calibrator.learn_one(p, y, w, x=x)
+    assert before != [calibrator.predict_one(p, x) for x, p, *_ in samples]
     for each in (snapshot, pickle.loads(pickle.dumps(snapshot)), copy.deepcopy(snapshot)):
-        assert [each.predict_one(x, p) for x, p, *_ in samples] == before
-        assert each.predict_many(columns, scores).tolist() == before
+        assert [each.predict_one(p, x) for x, p, *_ in samples] == before
+        assert each.predict_many(scores, columns).tolist() == before
         assert each.n_samples == 100
     with pytest.raises(AttributeError, match="does not change"):
         snapshot.n_samples = 0
@@ -662,8 +661,8 @@ def test_threads_may_share_it() -> None:
     def work(seed: int) -> None:
         try:
             for x, p, y, w in stream(seed, 300, ("a",)):
-                calibrator.learn_one({**x, "b": seed}, p, y, w)
-                assert 0.0 <= calibrator.predict_one(x, p) <= 1.0
+                calibrator.learn_one(p, y, w, x={**x, "b": seed})
+                assert 0.0 <= calibrator.predict_one(p, x) <= 1.0
         except BaseException as error:
             failures.append(error)
 
@@ -699,14 +698,14 @@ def test_groups_are_learned_as_the_slow_version_learns_them() -> None:
     for xs, scores, y in groups([3, 20, 2, 17, 5, 8, 2, 12]):
         bases = [base.predict_one(p) for p in scores.tolist()]
         answers = np.array([slow.answers(x, p) for x, p in zip(xs, bases, strict=True)])
-        served = [fast.serve_one(x, p)[0] for x, p in zip(xs, scores.tolist(), strict=True)]
+        served = [fast.serve_one(p, x)[0] for x, p in zip(xs, scores.tolist(), strict=True)]
         labelled.append((answers, y))
         if slow.n_samples:
             mixtures = group_mixtures(
                 labelled, tuple(SHARES), tuple(PRIOR), raw=0, odds=tuple(odds)
             )
             assert served == pytest.approx(mixtures[-1].tolist(), rel=1e-7)
-        fast.learn_group(xs, scores, y)
+        fast.learn_group(scores, y, x=xs)
         for x, p, label in zip(xs, bases, y.tolist(), strict=True):
             slow.learn(x, p, label, 1.0 / len(y))
         base.learn_many(scores, y, np.full(len(y), 1.0 / len(y)))
@@ -718,9 +717,9 @@ def test_tickets_of_a_group_that_is_learned_at_once_change_nothing(base: Any) ->
     with_tickets, without = (SegmentCalibrator(["a", "b"], base=base) for _ in range(2))
     for xs, scores, y in groups([4, 7, 2, 9]):
         rows = zip(xs, scores.tolist(), strict=True)
-        tickets: list[Any] = [with_tickets.serve_one(x, p)[1] for x, p in rows]
-        with_tickets.learn_group(xs, scores, y, 3.0, served=[None, *tickets[1:]])
-        without.learn_group(xs, scores, y, 3.0)
+        tickets: list[Any] = [with_tickets.serve_one(p, x)[1] for x, p in rows]
+        with_tickets.learn_group(scores, y, 3.0, x=xs, tickets=[None, *tickets[1:]])
+        without.learn_group(scores, y, 3.0, x=xs)
     assert with_tickets.to_bytes() == without.to_bytes()
 
 
@@ -728,13 +727,13 @@ def test_late_tickets_of_a_group_say_what_was_served() -> None:
     one, other = (SegmentCalibrator(["a", "b"]) for _ in range(2))
     first, *others = groups([5, 6, 7])
     xs, scores, y = first
-    tickets = [one.serve_one(x, p)[1] for x, p in zip(xs, scores.tolist(), strict=True)]
+    tickets = [one.serve_one(p, x)[1] for x, p in zip(xs, scores.tolist(), strict=True)]
     for each in (one, other):
         for group in others:
             each.learn_group(*group)
-    one.learn_group(xs, scores, y, served=tickets)
-    other.learn_group(xs, scores, y)
-    assert one._weigher.mean_delay > 0.0 == other._weigher.mean_delay
+    one.learn_group(scores, y, x=xs, tickets=tickets)
+    other.learn_group(scores, y, x=xs)
+    assert one._mixture.delay.mean > 0.0 == other._mixture.delay.mean
     assert one.weights != other.weights
 
 
@@ -742,9 +741,9 @@ def test_late_tickets_of_a_group_say_what_was_served() -> None:
 def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
     one, other = SegmentCalibrator(["a"]), SegmentCalibrator(["a"])
     for x, p, y, w in stream(3, 30):
-        ticket = one.serve_one(x, p)[1] if ticketed else None
-        one.learn_one(x, p, y, w, served=ticket)
-        other.learn_group([x], [p], [y], w, served=[ticket] if ticketed else None)
+        ticket = one.serve_one(p, x)[1] if ticketed else None
+        one.learn_one(p, y, w, x=x, ticket=ticket)
+        other.learn_group([p], [y], w, x=[x], tickets=[ticket] if ticketed else None)
     other.learn_group([], [], [])
     assert other.to_bytes() == one.to_bytes()
 

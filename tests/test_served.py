@@ -50,7 +50,7 @@ def test_served_tickets_reach_the_hedge() -> None:
         if len(waiting) > delay:
             x, y, served, ticket = waiting.popleft()
             model.learn_one(x, y, served=served)
-            expected.learn_one(x["p"][True], y, served=ticket)
+            expected.learn_one(x["p"][True], y, ticket=ticket)
     answers = [model.predict_proba_one(features(p))[True] for p in (0.1, 0.4, 0.9)]
     assert answers == [expected.predict_one(p) for p in (0.1, 0.4, 0.9)]
     assert model.calibrators[True].n_samples == 300 - delay
@@ -88,7 +88,7 @@ def test_served_of_another_model_is_refused_before_the_model_learns() -> None:
         model.learn_one(x, y)
     before = pickle.dumps(other)
     with pytest.raises(ValueError, match="`served` must come from this calibrator"):
-        other.learn_one({"x": 1}, True, served=model.serve_one(features(0.5)))
+        other.learn_one(True, x={"x": 1}, ticket=model.serve_one(features(0.5)))
     assert pickle.dumps(other) == before
 
 

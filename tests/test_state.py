@@ -132,7 +132,7 @@ def teach_late(learner: Any, start: int, stop: int) -> None:
         tickets.append(learner.serve_one(SCORES[i])[1])
         if i - start >= 7:
             label = SCORES[i - 7] > SCORES[i - 8]
-            learner.learn_one(SCORES[i - 7], label, WEIGHTS[i], served=tickets[-8])
+            learner.learn_one(SCORES[i - 7], label, WEIGHTS[i], ticket=tickets[-8])
 
 
 def teach_pushes_as(learner: Any, start: int, stop: int) -> None:

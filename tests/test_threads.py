@@ -147,7 +147,7 @@ def test_a_temperature_counts_each_sample_once() -> None:
 
     def learn(number: int) -> None:
         for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
-            calibrator.learn_one({0: 1.0 - score, 1: score}, int(label))
+            calibrator.learn_one(int(label), x={0: 1.0 - score, 1: score})
             answer = calibrator.predict_one({0: 1.0 - score, 1: score})
             assert sum(answer.values()) == pytest.approx(1.0)
 
@@ -233,7 +233,7 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
         for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
             answer, ticket = calibrator.serve_one(score)
             assert 0.0 < answer < 1.0 or ticket.n_samples == 0
-            calibrator.learn_one(score, label, served=ticket)
+            calibrator.learn_one(score, label, ticket=ticket)
 
     together(serve)
     assert calibrator.n_samples == N_THREADS * N_CALLS

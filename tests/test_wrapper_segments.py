@@ -17,7 +17,6 @@ from streamcal import (
     HedgedCalibrator,
     PlattCalibrator,
     SegmentCalibrator,
-    SegmentTicket,
     Served,
     TemperatureCalibrator,
 )

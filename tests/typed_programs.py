@@ -62,7 +62,7 @@ def calibrate_scores() -> float:
     assert_type(restored, streamcal.IsotonicCalibrator)
     hedge = streamcal.HedgedCalibrator([calibrator, streamcal.PlattCalibrator()])
     value, ticket = hedge.serve_one(0.4)
-    hedge.learn_one(0.4, True, served=ticket)
+    hedge.learn_one(0.4, True, ticket=ticket)
     return value
 
 
