@@ -44,13 +44,13 @@ class BurstHedge:
         self.close()
         return self.hedge.predict_one(score)
 
-    def learn_one(self, score: float, y: float, w: float = 1.0, served: Any = None) -> None:
-        if served is None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, *, ticket: Any = None) -> None:
+        if ticket is None:
             self.close()
             self.hedge.learn_one(score, y, w)
             self.n_labels += 1
         else:
-            self.open.append(Row(score, y, w, served))
+            self.open.append(Row(score, y, w, ticket))
 
     def close(self) -> None:
         rows, self.open = self.open, []
@@ -71,13 +71,13 @@ class BurstHedge:
         p = [
             math.fsum(
                 weight * min(max(answer, clip), 1.0 - clip)
-                for weight, answer in zip(weights, row.ticket.answers, strict=False)
+                for weight, answer in zip(weights, row.ticket[1], strict=False)
             )
             for row in rows
         ]
         if self.hundred is None and self.n_labels >= 100 and len(rows) > 1:
             self.hundred = self.hedge.n_samples
-        served = min(row.ticket.n_samples for row in rows)
+        served = min(row.ticket[0] for row in rows)
         late = self.hundred is not None and served >= self.hundred
         return Burst(p, [row.y for row in rows], late)
 

@@ -25,6 +25,7 @@ from streamcal import (
 from streamcal._state import decode, encode
 from streamcal.calibration import Calibrator
 from streamcal.calibration.bursts import Evidence
+from streamcal.calibration.tickets import Ticket
 from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store, run
 from tests.fixed_model import FixedModel
 from tests.oracles_bursts import BurstHedge
@@ -32,6 +33,9 @@ from tests.oracles_hedged import total_loss
 
 Burst = tuple[np.ndarray, np.ndarray]  # scores and labels that arrive together
 SMALL = (IdentityCalibrator(), PlattCalibrator(), IsotonicCalibrator(window=50))
+
+
+LATER = Ticket((99, (0.5,) * 10))  # of a later state
 
 
 def games(n: int, seed: int, rows: int = 90) -> list[Burst]:
@@ -295,10 +299,12 @@ def test_reading_leaves_a_burst_open(read: Any) -> None:
         lambda hedge: hedge.predict_many([0.5, 2.0]),
         lambda hedge: hedge.predict_learn_many([0.5], [2.0]),
         lambda hedge: hedge.learn_one(0.5, 3.0),
-        lambda hedge: hedge.learn_one(0.5, 1, ticket=(99, [0.5] * 10)),
+        lambda hedge: hedge.learn_one(0.5, 1, ticket=LATER),
         lambda hedge: hedge.learn_one(0.5, 1, -1.0, ticket=hedge_ticket()),
         lambda hedge: hedge.learn_group([0.5, 0.5], [1, 2]),
-        lambda hedge: hedge.learn_group([0.5, 0.5], [1, 1], tickets=[None, (99, [0.5] * 10)]),
+        lambda hedge: hedge.learn_group(
+            [0.5, 0.5], [1, 1], tickets=[None, Ticket((99, (0.5,) * 10))]
+        ),
     ],
 )
 def test_a_refused_call_leaves_a_burst_as_it_is(refused: Any) -> None:

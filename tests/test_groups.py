@@ -174,10 +174,10 @@ def test_tickets_from_before_the_first_late_label_are_repeated_for_each_power() 
         (([0.5, 0.6], [0, 1], 0.0), ValueError, "`w` must be"),
         (([0.5, 0.6], [0, 1], 1e-60), ValueError, "`w` must be"),
         (([0.5, 0.6], [0, 1], [1.0, 1.0]), TypeError, "`w` must be"),
-        (([0.5], [0], 1.0, [None, None]), ValueError, r"one ticket per score \(1\), got 2"),
-        (([0.5, 0.6], [0, 1], 1.0, 3), TypeError, "`served` must be a sequence of tickets, got 3"),
-        (([0.5, 0.6], [0, 1], 1.0, [None, 3]), TypeError, "`served` must be a ticket of"),
-        (([0.5, 0.6], [0, 1], 1.0, (1, (0.5,) * 10)), TypeError, "`served` must be a ticket of"),
+        (([0.5], [0], 1.0, [None, None]), ValueError, r"one per score \(1\), got 2"),
+        (([0.5, 0.6], [0, 1], 1.0, 3), TypeError, "`tickets` must be a sequence of tickets, got 3"),
+        (([0.5, 0.6], [0, 1], 1.0, [None, 3]), TypeError, "`tickets?` must be a"),
+        (([0.5, 0.6], [0, 1], 1.0, (1, (0.5,) * 10)), TypeError, "`tickets?` must be a"),
     ],
 )
 def test_bad_groups_change_nothing(arguments: Any, error: Any, message: str) -> None:
@@ -332,9 +332,9 @@ def test_long_matches_with_three_results_do_no_harm() -> None:
 def test_other_calibrators_learn_rows_with_a_share_of_the_weight(calibrator: Any) -> None:
     one, other = (CalibratedClassifier(Forecast(), calibrator) for _ in range(2))
     for rows, y in matches([3, 30, 12]):
-        one.learn_group([y] * len(rows), 2.0, x=rows)
+        one.learn_group(rows, [y] * len(rows), 2.0)
         for x in rows:
-            other.learn_one(y, 2.0 / len(rows), x=x)
+            other.learn_one(x, y, 2.0 / len(rows))
     assert one.to_bytes() == other.to_bytes()
 
 
@@ -409,9 +409,9 @@ def test_a_wrapper_calls_learn_group_of_a_class_of_your_own(segments: list[str] 
     groups = []
 
     class Own(HedgedCalibrator):
-        def learn_group(self, scores: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
+        def learn_group(self, scores: Any, y: Any, w: float = 1.0, **given: Any) -> None:
             groups.append(len(scores))
-            super().learn_group(scores, y, w, served=served)
+            super().learn_group(scores, y, w, **given)
 
     class Model(FixedModel):
         def predict_proba_one(self, x: dict[Any, float]) -> dict[Any, float]:

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 import math
 import os
 import pickle
@@ -27,6 +28,7 @@ from streamcal import (
     PlattCalibrator,
     SegmentCalibrator,
 )
+from streamcal.calibration.tickets import Ticket
 from tests.oracles import total_log_loss as log_loss
 from tests.oracles_hedged import group_mixtures
 from tests.oracles_segments import PRIOR, SHARES, Segments, log_odds, sigmoid
@@ -51,6 +53,11 @@ def columns_of(samples: list[Sample]) -> tuple[dict[str, list[Any]], Any, Any, A
     columns = {name: [x.get(name) for x, *_ in samples] for name in names}
     _, p, y, w = (np.array(part) for part in zip(*samples, strict=True))
     return columns, p, y, w
+
+
+def predict_learn(calibrator: Any, samples: list[Sample]) -> Any:
+    columns, p, y, w = columns_of(samples)
+    return calibrator.predict_learn_many(p, y, w, x=columns)
 
 
 # Correctness -------------------------------------------------------------------------------------
@@ -267,7 +274,7 @@ def test_a_batch_after_late_labels_is_the_same_as_one_sample_at_a_time() -> None
     for x, p, y, w in samples[20:]:
         served.append(one.predict_one(p, x))
         one.learn_one(p, y, w, x=x)
-    assert many.predict_learn_many(*columns_of(samples[20:])).tolist() == served
+    assert predict_learn(many, samples[20:]).tolist() == served
     assert many.to_bytes() == one.to_bytes()
 
 
@@ -342,7 +349,7 @@ def test_a_segment_is_found_in_another_process_too() -> None:
     code = (
         "from streamcal import IdentityCalibrator, SegmentCalibrator\n"
         "calibrator = SegmentCalibrator(['a', 'b'], base=IdentityCalibrator())\n"
-        "calibrator.learn_one({'a': 'text', 'b': 2.5}, 0.5, 1)\n"
+        "calibrator.learn_one(0.5, 1, x={'a': 'text', 'b': 2.5})\n"
         "print(calibrator.to_bytes().hex())"
     )
     states = [
@@ -419,12 +426,10 @@ def test_late_labels_are_learned_with_what_was_served(base: Any) -> None:
     for x, p, y, _ in stream(8, 4_000):
         answer, ticket = calibrator.serve_one(p, x)
         losses.append(log_loss(answer, y))
-        # As JSON would return it.
-        kept = (ticket.base and [ticket.base.n_samples, list(ticket.base.answers)], ticket.models)
-        waiting.append((x, p, y, kept))
+        waiting.append((x, p, y, json.dumps(ticket.to_json())))
         if len(waiting) > 50:
             x, p, y, kept = waiting.pop(0)
-            calibrator.learn_one(p, y, x=x, ticket=SegmentTicket(*kept))
+            calibrator.learn_one(p, y, x=x, ticket=Ticket.from_json(json.loads(kept)))
     _, scores, labels, _ = columns_of([(x, p, y, 1.0) for x, p, y, _ in stream(8, 4_000)])
     assert sum(losses) < log_loss(HedgedCalibrator().predict_learn_many(scores, labels), labels)
     restored = SegmentCalibrator.from_bytes(calibrator.to_bytes())
@@ -433,7 +438,7 @@ def test_late_labels_are_learned_with_what_was_served(base: Any) -> None:
 
 # Bad input ---------------------------------------------------------------------------------------
 
-GOOD = ({"a": 1}, 0.5, 1.0)
+GOOD = {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -455,10 +460,10 @@ GOOD = ({"a": 1}, 0.5, 1.0)
 )
 def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) -> None:
     calibrator = SegmentCalibrator(["a"])
-    calibrator.learn_one(*GOOD)
+    calibrator.learn_one(0.5, 1.0, x=GOOD)
     before = calibrator.to_bytes()
     with pytest.raises(error, match=message):
-        calibrator.learn_one(*arguments)
+        calibrator.learn_one(*arguments[1:], x=arguments[0])
     x, p, y, *w = arguments
     columns = {"a": [1, x["a"]]} if isinstance(x, dict) else 7
     # In a batch a label that is NaN is a sample without a label.
@@ -469,14 +474,20 @@ def test_bad_samples_change_nothing(arguments: Any, error: Any, message: str) ->
 
 
 @pytest.mark.parametrize(
-    "served", [7, (1,), (None, 3), (None, (0, [0.5])), (None, (99, [0.5] * 7)), ((0, [2.0]), None)]
+    "ticket",
+    [
+        *(7, (None, (0, (0.5,) * 7)), Ticket((1,)), Ticket((None, 3)), Ticket((3, None))),
+        *(Ticket((None, (0, (0.5,)))), Ticket((None, (99, (0.5,) * 7)))),
+        Ticket(((0, (2.0,)), None)),
+    ],
+    ids=str,
 )
-def test_bad_tickets_change_nothing(served: Any) -> None:
+def test_bad_tickets_change_nothing(ticket: Any) -> None:
     calibrator = SegmentCalibrator(["a"])
-    calibrator.learn_one(*GOOD)
+    calibrator.learn_one(0.5, 1.0, x=GOOD)
     before = calibrator.to_bytes()
-    with pytest.raises((TypeError, ValueError), match="`served` must"):
-        calibrator.learn_one(*GOOD, ticket=served)
+    with pytest.raises((TypeError, ValueError), match="`ticket` must"):
+        calibrator.learn_one(0.5, 1.0, x=GOOD, ticket=ticket)
     assert calibrator.to_bytes() == before
 
 
@@ -607,7 +618,7 @@ def test_fields_may_be_any_sequence_and_later_changes_of_it_do_not_count(kind: A
 
 def test_a_clone_has_learned_nothing() -> None:
     original = SegmentCalibrator(["a"], half_life=5.0)
-    original.learn_one(*GOOD)
+    original.learn_one(0.5, 1.0, x=GOOD)
     clone = original.clone()
     assert (clone.n_samples, clone.n_terms, clone.half_life) == (0, 0, 5.0)
     assert clone.predict_one(0.3, {"a": 1}) == 0.3
@@ -730,7 +741,7 @@ def test_late_tickets_of_a_group_say_what_was_served() -> None:
     tickets = [one.serve_one(p, x)[1] for x, p in zip(xs, scores.tolist(), strict=True)]
     for each in (one, other):
         for group in others:
-            each.learn_group(*group)
+            each.learn_group(*group[1:], x=group[0])
     one.learn_group(scores, y, x=xs, tickets=tickets)
     other.learn_group(scores, y, x=xs)
     assert one._mixture.delay.mean > 0.0 == other._mixture.delay.mean
@@ -744,33 +755,33 @@ def test_a_group_of_one_row_is_a_sample(ticketed: bool) -> None:
         ticket = one.serve_one(p, x)[1] if ticketed else None
         one.learn_one(p, y, w, x=x, ticket=ticket)
         other.learn_group([p], [y], w, x=[x], tickets=[ticket] if ticketed else None)
-    other.learn_group([], [], [])
+    other.learn_group([], [], x=[])
     assert other.to_bytes() == one.to_bytes()
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"xs": [{}]}, ValueError, r"`xs` must have one row per score \(2\), got 1"),
-        ({"xs": 5}, TypeError, "`xs` must be a sequence of mappings, got 5"),
-        ({"xs": [{}, 3]}, TypeError, "`x` must be a mapping"),
-        ({"xs": [{}, {"a": []}]}, TypeError, "the value of the field 'a'"),
+        ({"x": [{}]}, ValueError, r"`x` must have one row per score \(2\), got 1"),
+        ({"x": 5}, TypeError, "`x` must be a sequence of mappings, got 5"),
+        ({"x": [{}, 3]}, TypeError, "`x` must be a mapping"),
+        ({"x": [{}, {"a": []}]}, TypeError, "the value of the field 'a'"),
         ({"scores": [0.5, 2.0]}, ValueError, "scores"),
         ({"y": [1, 2]}, ValueError, "y"),
         ({"y": [1]}, ValueError, "y"),
         ({"w": 0.0}, ValueError, "`w` must"),
         ({"w": 1e-60}, ValueError, "`w` must"),
-        ({"served": [None]}, ValueError, "`served` must have one ticket"),
-        ({"served": [None, (None, (99, [0.5] * 7))]}, ValueError, "`served` must"),
-        ({"served": 5}, TypeError, "`served` must"),
+        ({"tickets": [None]}, ValueError, "`tickets` must have one"),
+        ({"tickets": [None, Ticket((None, (99, (0.5,) * 7)))]}, ValueError, "`ticket` must"),
+        ({"tickets": 5}, TypeError, "`tickets` must"),
     ],
     ids=str,
 )
 def test_bad_groups_change_nothing(changes: Any, error: Any, message: str) -> None:
     calibrator = SegmentCalibrator(["a"])
-    calibrator.learn_one(*GOOD)
+    calibrator.learn_one(0.5, 1.0, x=GOOD)
     before = calibrator.to_bytes()
-    group = {"xs": [{"a": 1}, {"a": 2}], "scores": [0.5, 0.5], "y": [1, 1]}
+    group = {"x": [{"a": 1}, {"a": 2}], "scores": [0.5, 0.5], "y": [1, 1]}
     with pytest.raises(error, match=message):
         calibrator.learn_group(**{**group, **changes})
     assert calibrator.to_bytes() == before
