@@ -55,11 +55,11 @@ def calibrates(name, **options):
 def calibrates_segments():
     """Serve, learn with the ticket, and answer the same from bytes."""
     calibrator, x = streamcal.SegmentCalibrator(["a"]), {"a": "new"}
-    answer, ticket = calibrator.serve_one(x, 0.4)
-    assert isinstance(ticket, streamcal.SegmentTicket)
-    calibrator.learn_one(x, 0.4, 1, served=ticket)
+    answer, ticket = calibrator.serve_one(0.4, x)
+    assert isinstance(ticket, streamcal.Ticket)
+    calibrator.learn_one(0.4, 1, x=x, ticket=ticket)
     twin = streamcal.SegmentCalibrator.from_bytes(calibrator.to_bytes())
-    assert twin.predict_one(x, 0.4) == calibrator.predict_one(x, 0.4) > answer
+    assert twin.predict_one(0.4, x) == calibrator.predict_one(0.4, x) > answer
 
 
 def calibrates_jointly(calibrator):
@@ -89,7 +89,7 @@ def answers_late():
     hedge = streamcal.HedgedCalibrator()
     _, ticket = hedge.serve_one(0.7)
     assert isinstance(ticket, streamcal.Ticket)
-    hedge.learn_one(0.7, 1, served=ticket)
+    hedge.learn_one(0.7, 1, ticket=ticket)
 
 
 def votes():

@@ -66,6 +66,7 @@ def test_the_call_after_an_exception_is_right(
     monkeypatch.setattr(_jobs, "_run_in_workers", note_and_run)
     with monkeypatch.context() as patch:
         if place == "sleep":
+            patch.setattr(Worker, "poll", lambda worker: None)  # no job is done before the sleep
             patch.setattr(time, "sleep", interrupted)
         else:
             patch.setattr(Worker, place, interrupted)
