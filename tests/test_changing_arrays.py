@@ -33,7 +33,7 @@ def compiled(calibrator: Any) -> Callable[..., None]:
 
 def hedge(calibrator: Any) -> Callable[..., None]:
     learners = [each._batch_kernel() for each in calibrator._calibrators]
-    return lambda s, y, w: calibrator._mixture.kernel.run(learners, s, y, w, np.zeros(len(s)))
+    return lambda s, y, w: calibrator._kernel.run(learners, s, y, w, np.zeros(len(s)))
 
 
 def segments(calibrator: Any) -> Callable[..., None]:

@@ -164,7 +164,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     """
 
     makes_tickets = True
-    _not_copied = ("_mutex", "_mixture", "_closed")  # a mixture is made of the copies
+    _not_copied = ("_mutex", "_mixture", "_kernel", "_closed")  # a mixture is made of the copies
 
     def __init__(
         self,
@@ -201,7 +201,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kinds = [type(calibrator) for calibrator in calibrators]
         raw = kinds.index(IdentityCalibrator) if IdentityCalibrator in kinds else -1
         self._mixture = Mixture(experts, self._shares, self._weights, self.clip, raw)
-        self._mixture.kernel.held = self._held
+        self._kernel = self._mixture.kernel  # for calls that are made for each sample
+        self._kernel.held = self._held
         if not all(
             isinstance(expert, Expert) or calibrator._learns_all()
             for expert, calibrator in zip(experts, calibrators, strict=True)
@@ -230,7 +231,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
         with self._mutex:
-            learned, state = self._mixture.kernel.state(copy_parts)
+            learned, state = self._kernel.state(copy_parts)
             return {**state, "_learned": (learned, self._mixture.delay)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -238,7 +239,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         super().__setstate__(state)
         self._closed = None
         self._set_calibrators(self._calibrators)
-        self._mixture.kernel.restore(*learned)
+        self._kernel.restore(*learned)
         self._mixture.delay = delay
 
     def _freeze(self) -> tuple[Fields, Arrays]:
@@ -410,7 +411,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             np.array([row.y for row in rows]),
             min(row.n_served for row in rows),
             plan.n_samples,
-            self._mixture.kernel.n_labels,
+            self._kernel.n_labels,
         )
 
     def _set_known(self, plan: "_Plan") -> Step:
@@ -467,7 +468,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         with self._mutex:
             mixture = self._mixture
             if ticket is None and not mixture.delay.mean and not self._held:  # the usual case
-                mixture.kernel.learn(*sample, 0.0)
+                self._kernel.learn(*sample, 0.0)
             else:
                 self._do(self._steps(*sample, ticket))
 
@@ -522,7 +523,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         burst is closed, see the class.
         """
         p = as_probability(score)
-        predict = self._mixture.kernel.predict
+        predict = self._kernel.predict
         answer = predict(p)
         return self._ask(predict, p) if answer is None else answer
 
@@ -541,7 +542,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         1.5
         """
         p = as_probability(score)
-        answer, n_samples, answers = self._ask(self._mixture.kernel.serve, p)
+        answer, n_samples, answers = self._ask(self._kernel.serve, p)
         # Quicker than calls of the classes.
         ticket = tuple.__new__(Ticket, (n_samples, answers))
         return tuple.__new__(Prediction, (answer, ticket))
@@ -636,7 +637,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         samples = super()._check_samples(scores, y, w)
-        for expert in self._mixture.kernel.experts:
+        for expert in self._kernel.experts:
             if isinstance(expert, Calibrator):
                 expert._check_samples(*samples)
         return samples
@@ -644,7 +645,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def predict_many(self, scores: ArrayLike, x: Any = None) -> NDArray[np.float64]:
         """Return the mixture's probabilities for scores in [0, 1], shape ``(n_samples,)``."""
         probabilities = as_probabilities(scores, "scores")
-        values = self._ask(self._mixture.kernel.predict_many, self._calibrators, probabilities)
+        values = self._ask(self._kernel.predict_many, self._calibrators, probabilities)
         return like_given(values, scores)
 
     def learn_many(
@@ -684,7 +685,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         plan.delay, delays = plan.delay.after_each(np.ones(len(scores), np.bool_))
         # Compiled ones run no Python code, in which a signal handler may raise.
         learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
-        run = partial(self._mixture.kernel.run, learners, scores, y, w, delays)
+        run = partial(self._kernel.run, learners, scores, y, w, delays)
         return *plan.steps, write_to(out, slice(None), run), self._mixture.set_delay(plan.delay)
 
 
