@@ -213,11 +213,11 @@ cdef class Stack(Shared):
             raise ValueError("`scores`, `y` and `w` must not be changed while they are learned, but were")
         return bool(good)
 
-    def find(self, double x, bint centered):
+    def find(self, double x):
         """Return (x0, mean at x0, x1, mean at x1) of the gap around ``x``, the open sample pooled.
 
-        Where there is no gap, x0 = x1 = x. Centered, blocks shrink to their centers. Takes
-        O(log n_blocks) in addition to the pooling of the open sample. None if there are no samples.
+        Where there is no gap, x0 = x1 = x. Takes O(log n_blocks) in addition to the pooling of the
+        open sample. None if there are no samples.
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
@@ -233,13 +233,13 @@ cdef class Stack(Shared):
                     row = middle
                 else:
                     end = middle
-            block = other = edges(top if row == last else self.blocks[row], centered)
+            block = other = top if row == last else self.blocks[row]
             if x < block.lower and row > 0:
-                other = edges(self.blocks[row - 1], centered)
+                other = self.blocks[row - 1]
                 x0, x1 = other.upper, block.lower
                 block, other = other, block
             elif x > block.upper and row < last:
-                other = edges(top if row + 1 == last else self.blocks[row + 1], centered)
+                other = top if row + 1 == last else self.blocks[row + 1]
                 x0, x1 = block.upper, other.lower
         return x0, block.mean, x1, other.mean
 
@@ -534,13 +534,6 @@ cdef Py_ssize_t join_ties(
             run += 1
             scores[run], weights[run], sums[run] = x[i], w[i * step], s[i]
     return run + 1
-
-
-cdef inline Block edges(Block block, bint centered) noexcept nogil:
-    """Return a block, with ``centered`` shrunk to its center."""
-    if centered:
-        block.lower = block.upper = center_of(&block)
-    return block
 
 
 cpdef int order_of(const double[::1] x) noexcept nogil:
