@@ -52,9 +52,9 @@ from streamcal.isotonic.blocks import blocks_of, fit_blocks
 from streamcal.isotonic.stack import PAVStack
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.kernels import csv_rows, histogram, pav
+from streamcal.kernels.expected_reciprocals import Reciprocals
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
-from streamcal.kernels.quadratic import Reciprocals
 from streamcal.kernels.score_index import ScoreIndex
 from streamcal.kernels.threshold_decomposition import (
     Cells,
