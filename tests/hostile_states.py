@@ -184,7 +184,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
-        Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="centered"), real),
+        Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="step"), real),
     ],
     "BetaCalibrator": [Example(lambda: BetaCalibrator(half_life=80.0), binary)],
     "CalibratedClassifier": [
@@ -254,9 +254,9 @@ EXAMPLES: dict[str, list[Example]] = {
     "PACuSumRank": [Example(lambda: PACuSumRank(window=50), rows)],
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),
-        Example(lambda: PAVStack("log", interpolation="centered"), pushed),
+        Example(lambda: PAVStack("log", interpolation="step"), pushed),
         Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
-        Example(lambda: PAVStack("absolute", interpolation="centered"), pushed),
+        Example(lambda: PAVStack("absolute", interpolation="step"), pushed),
     ],
     "PRank": [Example(lambda: PRank(averaging=20.0, window=40), rows)],
     "PlattCalibrator": [
@@ -357,7 +357,7 @@ VALUES: list[Any] = [
     *(None, True, False, -1, 0, 1, 2, 3, 7, 100, 1000, 10**6, 10**9, 10**12, 2**63, 10**30),
     *(10**400, -(10**12), 0.5, 3.0, 3.5, -0.5, 1e-300, 5e-324, 1e16, 1e200, 1.7e308, -1e308),
     *(math.nan, math.inf, -math.inf, "", "x", "squared", "log", "logistic", "poisson", "absolute"),
-    *("step", "linear", "centered", "zero-one", "oldest", "rbf", "f1", "present"),
+    *("step", "linear", "zero-one", "oldest", "rbf", "f1", "present"),
     *([], [[]], [1], [None], [math.nan], {}, {"a": 1}, {"tuple": [1, 2]}, {"list": ["a", "b"]}),
     *({"tuple": [{"list": []}]}, {"state": "00"}, {"state": 3}, {"function": "f"}),
     *({"loss": ["log", {}]}, {"loss": ["tweedie", {"power": 1.5}]}, {"loss": "log"}),

@@ -115,8 +115,6 @@ def evaluate(
     if outside == "nan" and not blocks[0].lower <= x <= blocks[-1].upper:
         return math.nan
     knots = [(b.lower, b.upper, b.value) for b in blocks]
-    if interpolation == "centered":
-        knots = [(b.center, b.center, b.value) for b in blocks]
     value = knots[0][2]
     for i, (start, end, step) in enumerate(knots):
         if x < start:

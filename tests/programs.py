@@ -438,7 +438,7 @@ def _add_calibrators() -> None:
             window=draw.window(),
             half_life=draw.half_life(),
             prior=draw.prior(),
-            interpolation=draw.pick(["linear", "linear", "step", "centered"]),
+            interpolation=draw.pick(["linear", "linear", "step"]),
             max_scores=draw.pick([8, 30, 1_000_000]),
         )
 
@@ -555,7 +555,7 @@ def _add_calibrators() -> None:
             window=draw.size(),
             every=draw.size(),
             tol=draw.pick([None, 0.1]),
-            interpolation=draw.pick(["linear", "step", "centered"]),
+            interpolation=draw.pick(["linear", "step"]),
         ),
         [_learn_isotonic] * 4 + [_learn_isotonic_many],
         lambda c: ask_map(c, c._loss),
@@ -733,13 +733,11 @@ def _add_stacks() -> None:
         stack.push_many(x, y, w)
 
     def ask(stack: Any) -> Any:
-        if "centered" not in repr(stack):
-            return ask_map(stack, stack._loss), len(stack)
-        return len(stack)
+        return ask_map(stack, stack._loss), len(stack)
 
     def stack(draw: Draw) -> Any:
         loss = convex_losses(draw) if draw.chance(0.1) else mean_losses(draw)
-        return PAVStack(loss, interpolation=draw.pick(["linear", "step", "centered"]))
+        return PAVStack(loss, interpolation=draw.pick(["linear", "step"]))
 
     CASES[PAVStack] = Case(stack, [push, push, push, push_many], ask, cost=2.5)
 

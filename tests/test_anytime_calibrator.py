@@ -21,7 +21,7 @@ REAL = (float("nan"), float("inf"), "yes", None)
 TestContract = calibrator_contract(
     AnytimeCalibrator("log-cosh", window=60, every=7),
     AnytimeCalibrator(losses.Expectile(tau=0.7), window=100),
-    AnytimeCalibrator("squared", window=100, every=3, interpolation="centered"),
+    AnytimeCalibrator("squared", window=100, every=3, interpolation="step"),
     weights_repeat=False,
     bounded=True,
     bad_labels=REAL,

@@ -52,9 +52,9 @@ from streamcal.isotonic.blocks import blocks_of, fit_blocks
 from streamcal.isotonic.stack import PAVStack
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.kernels import csv_rows, histogram, pav
+from streamcal.kernels.expected_reciprocals import Reciprocals
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
-from streamcal.kernels.quadratic import Reciprocals
 from streamcal.kernels.score_index import ScoreIndex
 from streamcal.kernels.threshold_decomposition import (
     Cells,
@@ -89,7 +89,7 @@ def pav_answers(x: Any, y: Any, w: Any) -> Any:
     """Return all results that only need sums, products, quotients and comparisons."""
     grid = np.concatenate([x, x + 0.03, [x.min() - 1, x.max() + 1, np.nan]])
     found = []
-    for interpolation in ("linear", "step", "centered"):
+    for interpolation in ("linear", "step"):
         stairs = isotonic_fit(x, y, w, interpolation=interpolation)
         found += [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
         found += [stairs(grid), stairs(grid, outside="nan")]
@@ -97,7 +97,7 @@ def pav_answers(x: Any, y: Any, w: Any) -> Any:
     low = x <= np.median(x)
     stairs = fit_blocks(np.concatenate([blocks_of(x[k], y[k], w[k]) for k in (~low, low)]))
     found += [stairs.lower, stairs.values, stairs.centers]
-    stack = PAVStack(interpolation="centered")
+    stack = PAVStack()
     for at in np.argsort(x, kind="stable"):
         stack.push(x[at], y[at], w[at])
         found.append(np.array([*map(stack.predict_one, grid[:5]), len(stack)]))
@@ -592,7 +592,7 @@ def test_a_stack_takes_samples_from_many_threads() -> None:
             assert stack.extend(np.full(500, 7.0), np.ones(500), halves, 0.0, 1.0)
             (lower, upper, _, _, center), finite = stack.describe()
             assert (lower[0], upper[0], center[0], finite) == (7.0, 7.0, 7.0, True)
-            assert 0.0 <= stack.find(7.0, False)[1] <= 1.0
+            assert 0.0 <= stack.find(7.0)[1] <= 1.0
 
     threads = [threading.Thread(target=work, args=(float(k % 2),)) for k in range(8)]
     for thread in threads:

@@ -32,10 +32,7 @@ def scaled(model: base.Classifier) -> compose.Pipeline:
 
 
 TestIsotonic = calibrator_contract(
-    IsotonicCalibrator(),
-    IsotonicCalibrator(prior=5.0, interpolation="step"),
-    IsotonicCalibrator(interpolation="centered"),
-    weights_repeat=True,
+    IsotonicCalibrator(), IsotonicCalibrator(prior=5.0, interpolation="step"), weights_repeat=True
 )
 TestIsotonicSquared = calibrator_contract(
     IsotonicCalibrator(loss="squared"),
@@ -44,7 +41,7 @@ TestIsotonicSquared = calibrator_contract(
 )
 TestIsotonicMargin = calibrator_contract(
     IsotonicCalibrator(loss="logistic"),
-    IsotonicCalibrator(loss="exponential", interpolation="centered"),
+    IsotonicCalibrator(loss="exponential", interpolation="step"),
     weights_repeat=True,
     labels=(-1.0, 1.0),
     bad_labels=(float("nan"), 0.0, 2.0, "yes", None),

@@ -212,7 +212,7 @@ def test_a_tie_splits_a_block_again() -> None:
 
 @pytest.mark.parametrize("loss", ALL, ids=named)
 def test_predicting_changes_nothing(loss: Any) -> None:
-    stack = PAVStack(loss, interpolation="centered")
+    stack = PAVStack(loss, interpolation="step")
     assert len(stack) == 0
     assert stack.predict_one(0.25) == 0.25
     stack.push_many([], [])
@@ -226,7 +226,7 @@ def test_predicting_changes_nothing(loss: Any) -> None:
         assert type(answer) is float
         assert answer == stairs(x)
     assert len(stack) == len(stairs)
-    assert stairs.interpolation == "centered"
+    assert stairs.interpolation == "step"
     assert math.isnan(stack.staircase(outside="nan")(9.0))
     assert pickle.dumps(stack) == before
     assert not jax.config.read("jax_enable_x64")

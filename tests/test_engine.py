@@ -758,7 +758,7 @@ def test_commits_take_at_most_the_given_share_of_the_time(monkeypatch: pytest.Mo
     [
         IsotonicCalibrator(window=50),
         IsotonicCalibrator(half_life=20.0, interpolation="step"),
-        IsotonicCalibrator("squared", interpolation="centered"),
+        IsotonicCalibrator("squared"),
         VennAbersCalibrator(),
         PlattCalibrator(),
         AnytimeCalibrator("absolute", window=20),

@@ -96,13 +96,8 @@ def test_segments(series: Any) -> None:
 
 
 @all_series
-def test_centred_interpolation_keyed_calibrators_and_thresholds(series: Any) -> None:
+def test_keyed_calibrators_and_thresholds(series: Any) -> None:
     given, labels = series(SCORES), series(LABELS)
-    one, other = (IsotonicCalibrator(interpolation="centered") for _ in range(2))
-    check_like(
-        one.predict_learn_many(given, labels), given, other.predict_learn_many(SCORES, LABELS)
-    )
-
     keys = ["x", "y", "x", "y"]
     keyed, same = (streamcal.KeyedCalibrator(IsotonicCalibrator()) for _ in range(2))
     served = keyed.predict_learn_many(keys, given, labels)

@@ -148,7 +148,7 @@ def test_draws_on_given_axes_and_again() -> None:
     drawn(display)
 
 
-@pytest.mark.parametrize("interpolation", ["step", "linear", "centered"])
+@pytest.mark.parametrize("interpolation", ["step", "linear"])
 @pytest.mark.parametrize("loss", ["squared", "log"])
 def test_calibrator_is_drawn_as_it_predicts(interpolation: str, loss: str) -> None:
     calibrator = streamcal.IsotonicCalibrator(loss, interpolation=interpolation)

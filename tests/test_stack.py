@@ -180,11 +180,11 @@ def test_staircase_is_a_copy() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 15, 40])
 def test_pickle_and_deepcopy_go_on_from_where_they_were(n: int) -> None:
-    original = PAVStack("log", interpolation="centered")
+    original = PAVStack("log", interpolation="step")
     original.push_many(np.arange(n) / 40, np.arange(n) % 3 == 0)
     for twin in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original)):
         reference = copy.deepcopy(original)
-        assert repr(twin) == "PAVStack(loss='log', interpolation='centered')"
+        assert repr(twin) == "PAVStack(loss='log', interpolation='step')"
         for x, y in ((1.0, 1), (1.0, 0), (1.5, 0), (2.0, 1)):
             twin.push(x, y)
             reference.push(x, y)

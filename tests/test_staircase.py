@@ -13,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 from streamcal import Staircase, isotonic_fit, losses
 from tests import oracles
 
-INTERPOLATIONS = ("step", "linear", "centered")
+INTERPOLATIONS = ("step", "linear")
 LOSSES = [
     losses.Squared(),
     losses.Log(),
@@ -359,8 +359,6 @@ def four_blocks(**options: Any) -> Any:
         ("step", [9, 13, 14, 1e300], [1, 1, 1, 1]),
         ("linear", [0, 1, 3, 3.5, 4, 6], [0, 0, 0, 0.1, 0.2, 0.2]),
         ("linear", [6.5, 7, 8, 8.25, 9, 20], [0.3, 0.4, 0.6, 0.7, 1, 1]),
-        ("centered", [1, 2, 3.5, 5, 6.5, 8], [0, 0, 0.1, 0.2, 0.4, 0.6]),
-        ("centered", [8.5, 9, 10, 12, 99], [0.7, 0.8, 1, 1, 1]),
     ],
 )
 def test_values_worked_by_hand(interpolation: str, x: Any, expected: Any) -> None:
@@ -450,7 +448,7 @@ def test_anchors_at_infinity_give_their_block_its_value(interpolation: Any) -> N
     )
     answers = stairs([-inf, -1e300, 0.0, 1e300, inf])
     assert_array_equal(answers, [0.2, 0.2, 0.2, 0.8, 0.8])
-    middle = {"step": 0.2, "linear": 0.5, "centered": 0.2 + 0.6 * 1.5 / 3.5}
+    middle = {"step": 0.2, "linear": 0.5}
     assert stairs(2.0) == pytest.approx(middle[interpolation])
 
 
@@ -488,10 +486,10 @@ def test_arrays_are_read_only_and_copied() -> None:
 
 
 def test_pickle_and_repr() -> None:
-    stairs = four_blocks(interpolation="centered", outside="nan")
+    stairs = four_blocks(interpolation="step", outside="nan")
     copy = pickle.loads(pickle.dumps(stairs))
     assert_array_equal(copy(np.arange(15.0)), stairs(np.arange(15.0)))
-    assert (copy.interpolation, copy.outside) == ("centered", "nan")
+    assert (copy.interpolation, copy.outside) == ("step", "nan")
     assert repr(copy) == "Staircase(n_blocks=4, range=[0.0, 1.0])"
     assert len(copy) == 4
 

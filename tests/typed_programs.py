@@ -78,7 +78,7 @@ def fit_batches() -> list[float]:
     """Isotonic regressions of batches, for losses by name and of one's own."""
     stairs = streamcal.anytime_isotonic(range(7), [8, 4, 8, 2, 2, 0, 8], loss="absolute")
     own = losses.from_function(lambda z, y: (z - y) ** 4, name="quartic")
-    quartic = streamcal.anytime_isotonic([1, 2], [0.0, 1.0], loss=own, interpolation="centered")
+    quartic = streamcal.anytime_isotonic([1, 2], [0.0, 1.0], loss=own, interpolation="step")
     assert_type(streamcal.isotonic_fit([3, 1, 2], [1, 0, 1])(2.5), float)
     return [float(stairs.values[0]), float(quartic.values[0])]
 

@@ -64,7 +64,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         Seconds after which a solve stops with its current bounds.
     background : bool
         Whether solves run in another process. The served map is then somewhat older.
-    interpolation : {"linear", "step", "centered"}
+    interpolation : {"linear", "step"}
         The values between blocks; see `Staircase`.
 
     Raises
@@ -321,10 +321,7 @@ class AnytimeCalibrator(Locked, Calibrator):
 
     def _serve_map(self, stairs: AnytimeStaircase) -> None:
         """Use this map for predictions."""
-        if self.interpolation == "centered":
-            self._lookup = stairs.centers, stairs.centers, stairs.values
-        else:
-            self._lookup = stairs.lower, stairs.upper, stairs.values
+        self._lookup = stairs.lower, stairs.upper, stairs.values
         self._staircase = stairs  # last, so that another thread that finds it finds its lookup
 
     def _predict(self, x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -61,8 +61,8 @@ class IsotonicCalibrator(Calibrator):
         The weight of two pseudo-samples, which keep probabilities away from 0 and 1: one with the
         highest label below all scores, and one with the lowest label above them. 0: none. Only the
         log, logistic and exponential losses have a prior (`MeanLoss.prior_labels`).
-    interpolation : {"linear", "step", "centered"}
-        The values between blocks; see `Staircase`. With ``"centered"`` a prediction is O(n).
+    interpolation : {"linear", "step"}
+        The values between blocks; see `Staircase`.
     max_scores : int
         The greatest number of distinct scores, at least 8. If a new score exceeds it, an eighth of
         the scores are merged with their nearest neighbours; see Notes.
@@ -137,8 +137,7 @@ class IsotonicCalibrator(Calibrator):
         self._statistics = LabelStatistics(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels
-        plain_link = type(self._loss).link is losses.MeanLoss.link
-        self._plain_values = plain_link and interpolation != "centered"
+        self._plain_values = type(self._loss).link is losses.MeanLoss.link
         self._step = interpolation == "step"
         self._regression = IsotonicRegression(
             window=window or 0,
@@ -290,11 +289,6 @@ class IsotonicCalibrator(Calibrator):
         return like_given(self._predict(as_vector(scores, "scores")), scores)
 
     def _predict(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.interpolation == "centered":
-            blocks, bounds, growth, _, _ = self._regression.walk(anchored=True)
-            if len(blocks):
-                values: NDArray[np.float64] = self._make_staircase(blocks, bounds, growth)(scores)
-                return values
         brackets = np.empty((len(scores), 3))
         self._regression.bracket_many(scores, self._step, brackets)
         return self._interpolate(scores, brackets)
@@ -321,8 +315,6 @@ class IsotonicCalibrator(Calibrator):
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        if self.interpolation == "centered":
-            return super().predict_learn_many(scores, y, w, x=x)
         return like_given(self._learn_samples(scores, y, w, predict=True), scores)
 
     def _learn_samples(

@@ -17,7 +17,6 @@ class Interpolation(StrEnum):
 
     step = "step"
     linear = "linear"
-    centered = "centered"
 
 
 class Method(StrEnum):

@@ -21,7 +21,7 @@ from streamcal.decision.exponentials import OutOfReachError, exponential_sum
 from streamcal.decision.metric import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
-from streamcal.kernels.quadratic import Reciprocals
+from streamcal.kernels.expected_reciprocals import Reciprocals
 
 Vector = NDArray[np.float64]
 Curve = tuple[Vector, float]

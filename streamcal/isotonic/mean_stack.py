@@ -57,7 +57,7 @@ class MeanBlocks:
 
     def predict(self, score: float, interpolation: Interpolation) -> float | None:
         """Return the value at a score, or None without any sample."""
-        found = self._stack.find(score, interpolation == "centered")
+        found = self._stack.find(score)
         if found is None:
             return None
         x0, mean0, x1, mean1 = found

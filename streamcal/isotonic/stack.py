@@ -42,7 +42,7 @@ class PAVStack(Stateful):
     ----------
     loss : str or Loss
         What to minimise; any convex loss.
-    interpolation : {"linear", "step", "centered"}
+    interpolation : {"linear", "step"}
         The values between blocks; see `Staircase`.
 
     Raises

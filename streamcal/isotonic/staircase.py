@@ -17,7 +17,7 @@ from streamcal import losses
 from streamcal._validation import as_vector, as_weights, check_choice, check_same_length
 from streamcal.kernels import pav
 
-Interpolation = Literal["step", "linear", "centered"]
+Interpolation = Literal["step", "linear"]
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 Outside = Literal["clip", "nan"]
 OUTSIDE: tuple[Outside, ...] = get_args(Outside)
@@ -30,9 +30,7 @@ class Staircase:
     No scores were learned between blocks; ``interpolation`` defines the values there:
 
     * ``"step"``: the value of the block to the left;
-    * ``"linear"``: a straight line from the end of one block to the start of the next;
-    * ``"centered"``: straight lines between the centers of the blocks, so that the map is strictly
-      increasing from the first center to the last [1]_. Here even inside a block the value changes.
+    * ``"linear"``: a straight line from the end of one block to the start of the next.
 
     If one end of a gap is infinite, the gap has the value of its finite end. If the value on one
     side is infinite, the gap has the finite value.
@@ -47,7 +45,7 @@ class Staircase:
         The total weight of each block.
     centers : ndarray of shape (n_blocks,)
         The weighted mean score of each block.
-    interpolation : {"linear", "step", "centered"}
+    interpolation : {"linear", "step"}
         The values between blocks, unless a call overrides it.
     outside : {"clip", "nan"}
         The value outside the learned scores: the outermost value, or NaN.
@@ -59,11 +57,6 @@ class Staircase:
     ValueError
         If the arrays do not describe a staircase, or an option is unknown.
 
-    References
-    ----------
-    .. [1] Oron & Flournoy, *Centered Isotonic Regression: Point and Interval Estimation for
-       Dose–Response Studies*, Statistics in Biopharmaceutical Research 9 (2017), section 2.
-
     Examples
     --------
     >>> stairs = isotonic_fit([1, 2, 3, 4], [0.0, 2.0, 1.0, 4.0])
@@ -71,8 +64,8 @@ class Staircase:
     Staircase(n_blocks=3, range=[0.0, 4.0])
     >>> stairs([1.5, 2.5, 3.5, 9.0])
     array([0.75, 1.5 , 2.75, 4.  ])
-    >>> stairs(2.25, interpolation="centered")
-    1.25
+    >>> stairs(1.5, interpolation="step")
+    0.0
     """
 
     lower: NDArray[np.float64]
@@ -160,10 +153,7 @@ class Staircase:
         check_choice(outside, "outside", OUTSIDE)
         shape = np.shape(scores)
         x = as_vector(np.ravel(scores), "scores", finite=False)
-        left, right = self.lower, self.upper
-        if interpolation == "centered":
-            left = right = self.centers
-        values = pav.evaluate(left, right, self.values, interpolation != "step", x)
+        values = pav.evaluate(self.lower, self.upper, self.values, interpolation != "step", x)
         if outside == "nan":
             values[(x < self.lower[0]) | (x > self.upper[-1])] = np.nan
         return values.reshape(shape) if shape else float(values[0])
@@ -193,7 +183,7 @@ def isotonic_fit(
         Weights from 1e-60 to 1e60; ones by default.
     loss : str or MeanLoss
         What to minimise. All losses whose statistic is the label itself have the same staircase.
-    interpolation : {"linear", "step", "centered"}
+    interpolation : {"linear", "step"}
         What holds between blocks; see `Staircase`.
     outside : {"clip", "nan"}
         What holds outside the learned scores.

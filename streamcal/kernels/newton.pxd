@@ -1,5 +1,4 @@
 cimport cython
-from libc.math cimport exp
 
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.expert cimport Expert
@@ -30,9 +29,3 @@ cdef class Temperature(Shared):
     cdef double clip
 
     cdef double log_of(self, double p) noexcept nogil
-
-
-cdef inline double sigmoid(double z) noexcept nogil:
-    """Return 1 / (1 + exp(-z)) in the open interval (0, 1)."""
-    # Beyond ±34 a float can't represent the difference from 0 and 1.
-    return 1.0 / (1.0 + exp(-min(max(z, -34.0), 34.0)))

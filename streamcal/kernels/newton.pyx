@@ -17,6 +17,8 @@ samples lose their influence. Then θ is clipped to its range. Gradients are tho
 cimport cython
 from libc.math cimport INFINITY, exp, log, log1p, sqrt
 
+from streamcal.kernels.sigmoid cimport open_sigmoid
+
 import numpy as np
 
 from streamcal.kernels.expert import restored
@@ -124,7 +126,7 @@ cdef class Beta(Expert):
 
     cdef inline double value(self, const double *x) noexcept nogil:
         cdef const double *theta = self.newton.theta
-        return sigmoid(theta[0] * x[0] + theta[1] * x[1] + theta[2])
+        return open_sigmoid(theta[0] * x[0] + theta[1] * x[1] + theta[2])
 
     cdef double answer(self, double score) except? -1.0 nogil:
         cdef double x[3]

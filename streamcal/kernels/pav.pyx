@@ -37,28 +37,6 @@ import numpy as np
 from streamcal.kernels.exclusive import no_collection, no_fork
 
 
-# The baseline of x86-64 can't vectorise comparisons alone.
-cdef extern from *:
-    """
-    AT_ANY_WIDTH static int increases(const double *x, Py_ssize_t n) {
-        long long all = 1;  /* as wide as a score, and without an early exit: it is vectorised */
-        for (Py_ssize_t i = 1; i < n; i++) all &= x[i - 1] < x[i];
-        return (int) all;
-    }
-    AT_ANY_WIDTH static int all_between(const double *x, Py_ssize_t n, double low, double high) {
-        long long all = 1;
-        for (Py_ssize_t i = 0; i < n; i++) all &= (low <= x[i]) & (x[i] <= high);
-        return (int) all;
-    }
-    """
-    bint all_between(const double *x, Py_ssize_t n, double low, double high) noexcept nogil
-    bint increases(const double *x, Py_ssize_t n) noexcept nogil
-
-
-cpdef enum:
-    INCREASING, SORTED, UNSORTED
-
-
 cdef struct Block:
     double lower, upper  # the smallest and the greatest score
     double weight, sum  # Σ w and Σ w · statistic
@@ -85,14 +63,6 @@ cdef inline void add_before(Block *block, const Block *before) noexcept nogil:
     block.lower = before.lower
 
 
-cdef inline double center_of(const Block *block) noexcept nogil:
-    """Return the weighted mean score of a block, clipped to the block's scores."""
-    cdef double center = block.moment / block.weight
-    if not isfinite(center):  # the moment overflowed
-        center = 0.5 * block.lower + 0.5 * block.upper
-    return min(max(center, block.lower), block.upper)
-
-
 @cython.final
 cdef class Stack(Shared):
     """Blocks in score order with strictly increasing means, and the open sample after them.
@@ -106,6 +76,89 @@ cdef class Stack(Shared):
     # Totals bound the weight and the sum of every block: while they are finite, so are these. A
     # moment may overflow. `of` and `of_blocks` make stacks that are only read: their totals are 0.
     cdef double total_weight, magnitude
+
+    # ------------------------------------------------------------------ pooling
+
+    cdef Block top(self, Py_ssize_t *row) noexcept nogil:
+        """Return the block of the open sample after pooling, and its row; -1 if empty."""
+        cdef Block block
+        row[0] = self.size - 1
+        if not self.size:
+            return block_of(0.0, 1.0, 0.0)
+        block = self.blocks[row[0]]
+        while row[0] > 0 and self.blocks[row[0] - 1].mean >= block.mean:
+            row[0] -= 1
+            add_before(&block, &self.blocks[row[0]])
+        return block
+
+    cdef void pool_open_sample(self) noexcept nogil:
+        """Pool the open sample."""
+        cdef Py_ssize_t row
+        cdef Block block = self.top(&row)
+        if self.size:
+            self.blocks[row] = block
+        self.size = row + 1
+
+    cdef void push_sample(self, double x, double w, double s) noexcept nogil:
+        """Add a sample that has been checked; there is room for it."""
+        cdef Block block = self.open_with(x, w, s)
+        self.blocks[self.size] = block
+        self.size += 1
+
+    cdef Block open_with(self, double x, double w, double s) noexcept nogil:
+        """Return the next open sample; the present one is merged into it or pooled."""
+        cdef Block block = block_of(x, w, s)
+        cdef Block *top
+        if self.size and self.blocks[self.size - 1].upper == x:
+            self.size -= 1
+            top = &self.blocks[self.size]
+            add(&block, top.weight, top.sum, top.moment)
+        else:
+            self.pool_open_sample()
+        return block
+
+    cdef int push_increasing(
+        self, const double *x, const double *w, bint step, const double *s, Py_ssize_t n
+    ) except -1 nogil:
+        """Add samples whose scores increase strictly; without ``step`` all have the first weight.
+
+        The current block stays in registers and absorbs the next samples as long as they are not
+        above its mean. Then it is compared with the blocks before (Busing, *Monotone Regression: A
+        Simple and Fast O(n) PAVA Implementation*, Journal of Statistical Software 2022). The next
+        samples are compared by a product, which is cheaper than a quotient; if its rounding hides
+        an increase, the two means are equal up to rounding.
+        """
+        self.make_room(1)
+        cdef Block block = self.open_with(x[0], w[0], s[0])
+        cdef Block *blocks = self.blocks
+        cdef double weight = w[0]
+        cdef Py_ssize_t row = self.size, i = 1, last = n - 1
+        while i < n:
+            while True:
+                while i < last:  # the last sample stays open
+                    weight = w[i] if step else weight
+                    if not s[i] <= block.mean * weight:
+                        break
+                    add(&block, weight, s[i], weight * x[i])
+                    i += 1
+                if row == 0 or blocks[row - 1].mean < block.mean:
+                    break
+                row -= 1
+                add_before(&block, &blocks[row])
+            block.upper = x[i - 1]
+            blocks[row] = block
+            row += 1
+            if row == self.room:
+                self.size = row
+                self.make_room(1)
+                blocks = self.blocks
+            block = block_of(x[i], w[i] if step else weight, s[i])
+            i += 1
+        blocks[row] = block
+        self.size = row + 1
+        return 0
+
+    # ------------------------------------------------------------------ for Python
 
     def __dealloc__(self):
         PyMem_RawFree(self.blocks)
@@ -213,11 +266,11 @@ cdef class Stack(Shared):
             raise ValueError("`scores`, `y` and `w` must not be changed while they are learned, but were")
         return bool(good)
 
-    def find(self, double x, bint centered):
+    def find(self, double x):
         """Return (x0, mean at x0, x1, mean at x1) of the gap around ``x``, the open sample pooled.
 
-        Where there is no gap, x0 = x1 = x. Centered, blocks shrink to their centers. Takes
-        O(log n_blocks) in addition to the pooling of the open sample. None if there are no samples.
+        Where there is no gap, x0 = x1 = x. Takes O(log n_blocks) in addition to the pooling of the
+        open sample. None if there are no samples.
         """
         cdef Py_ssize_t row, end, middle, last
         cdef Block top, block, other
@@ -233,13 +286,13 @@ cdef class Stack(Shared):
                     row = middle
                 else:
                     end = middle
-            block = other = edges(top if row == last else self.blocks[row], centered)
+            block = other = top if row == last else self.blocks[row]
             if x < block.lower and row > 0:
-                other = edges(self.blocks[row - 1], centered)
+                other = self.blocks[row - 1]
                 x0, x1 = other.upper, block.lower
                 block, other = other, block
             elif x > block.upper and row < last:
-                other = edges(top if row + 1 == last else self.blocks[row + 1], centered)
+                other = top if row + 1 == last else self.blocks[row + 1]
                 x0, x1 = block.upper, other.lower
         return x0, block.mean, x1, other.mean
 
@@ -310,6 +363,8 @@ cdef class Stack(Shared):
 
     def __reduce__(self):
         return Stack.restore, self.state()
+
+    # ------------------------------------------------------------------ changing
 
     cdef bint can_push(self, double x, double weight, double magnitude) noexcept nogil:
         """Return whether a score is not below that of the open sample, and totals are finite."""
@@ -393,44 +448,6 @@ cdef class Stack(Shared):
         if blocks != NULL:
             self.blocks, self.room = <Block *> blocks, max(room, 1)
 
-    cdef Block top(self, Py_ssize_t *row) noexcept nogil:
-        """Return the block of the open sample after pooling, and its row; -1 if empty."""
-        cdef Block block
-        row[0] = self.size - 1
-        if not self.size:
-            return block_of(0.0, 1.0, 0.0)
-        block = self.blocks[row[0]]
-        while row[0] > 0 and self.blocks[row[0] - 1].mean >= block.mean:
-            row[0] -= 1
-            add_before(&block, &self.blocks[row[0]])
-        return block
-
-    cdef void pool_open_sample(self) noexcept nogil:
-        """Pool the open sample."""
-        cdef Py_ssize_t row
-        cdef Block block = self.top(&row)
-        if self.size:
-            self.blocks[row] = block
-        self.size = row + 1
-
-    cdef void push_sample(self, double x, double w, double s) noexcept nogil:
-        """Add a sample that has been checked; there is room for it."""
-        cdef Block block = self.open_with(x, w, s)
-        self.blocks[self.size] = block
-        self.size += 1
-
-    cdef Block open_with(self, double x, double w, double s) noexcept nogil:
-        """Return the next open sample; the present one is merged into it or pooled."""
-        cdef Block block = block_of(x, w, s)
-        cdef Block *top
-        if self.size and self.blocks[self.size - 1].upper == x:
-            self.size -= 1
-            top = &self.blocks[self.size]
-            add(&block, top.weight, top.sum, top.moment)
-        else:
-            self.pool_open_sample()
-        return block
-
     cdef int push_samples(
         self,
         const double[::1] x,
@@ -462,46 +479,13 @@ cdef class Stack(Shared):
             self.shrink(2 * self.size)
         return 0
 
-    cdef int push_increasing(
-        self, const double *x, const double *w, bint step, const double *s, Py_ssize_t n
-    ) except -1 nogil:
-        """Add samples whose scores increase strictly; without ``step`` all have the first weight.
 
-        The current block stays in registers and absorbs the next samples as long as they are not
-        above its mean. Then it is compared with the blocks before (Busing, *Monotone Regression: A
-        Simple and Fast O(n) PAVA Implementation*, Journal of Statistical Software 2022). The next
-        samples are compared by a product, which is cheaper than a quotient; if its rounding hides
-        an increase, the two means are equal up to rounding.
-        """
-        self.make_room(1)
-        cdef Block block = self.open_with(x[0], w[0], s[0])
-        cdef Block *blocks = self.blocks
-        cdef double weight = w[0]
-        cdef Py_ssize_t row = self.size, i = 1, last = n - 1
-        while i < n:
-            while True:
-                while i < last:  # the last sample stays open
-                    weight = w[i] if step else weight
-                    if not s[i] <= block.mean * weight:
-                        break
-                    add(&block, weight, s[i], weight * x[i])
-                    i += 1
-                if row == 0 or blocks[row - 1].mean < block.mean:
-                    break
-                row -= 1
-                add_before(&block, &blocks[row])
-            block.upper = x[i - 1]
-            blocks[row] = block
-            row += 1
-            if row == self.room:
-                self.size = row
-                self.make_room(1)
-                blocks = self.blocks
-            block = block_of(x[i], w[i] if step else weight, s[i])
-            i += 1
-        blocks[row] = block
-        self.size = row + 1
-        return 0
+cdef inline double center_of(const Block *block) noexcept nogil:
+    """Return the weighted mean score of a block, clipped to the block's scores."""
+    cdef double center = block.moment / block.weight
+    if not isfinite(center):  # the moment overflowed
+        center = 0.5 * block.lower + 0.5 * block.upper
+    return min(max(center, block.lower), block.upper)
 
 
 cdef int check_lengths(
@@ -536,11 +520,26 @@ cdef Py_ssize_t join_ties(
     return run + 1
 
 
-cdef inline Block edges(Block block, bint centered) noexcept nogil:
-    """Return a block, with ``centered`` shrunk to its center."""
-    if centered:
-        block.lower = block.upper = center_of(&block)
-    return block
+# The baseline of x86-64 can't vectorise comparisons alone.
+cdef extern from *:
+    """
+    AT_ANY_WIDTH static int increases(const double *x, Py_ssize_t n) {
+        long long all = 1;  /* as wide as a score, and without an early exit: it is vectorised */
+        for (Py_ssize_t i = 1; i < n; i++) all &= x[i - 1] < x[i];
+        return (int) all;
+    }
+    AT_ANY_WIDTH static int all_between(const double *x, Py_ssize_t n, double low, double high) {
+        long long all = 1;
+        for (Py_ssize_t i = 0; i < n; i++) all &= (low <= x[i]) & (x[i] <= high);
+        return (int) all;
+    }
+    """
+    bint all_between(const double *x, Py_ssize_t n, double low, double high) noexcept nogil
+    bint increases(const double *x, Py_ssize_t n) noexcept nogil
+
+
+cpdef enum:
+    INCREASING, SORTED, UNSORTED
 
 
 cpdef int order_of(const double[::1] x) noexcept nogil:

@@ -9,7 +9,7 @@ Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 from libc.math cimport hypot, log
 from libc.stdlib cimport calloc, free
 
-from streamcal.kernels.newton cimport sigmoid
+from streamcal.kernels.sigmoid cimport open_sigmoid
 
 import numpy as np
 
@@ -76,7 +76,7 @@ cdef class Platt(Expert):
         cdef Bin *bin
         if self.n_samples == 0.0:
             return score
-        q = sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
+        q = open_sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
         if self.n_bins == 0:
             return q
         bin = self.bin_of(q)
@@ -86,7 +86,7 @@ cdef class Platt(Expert):
     cdef int teach(self, double score, double y, double w) except -1 nogil:
         """Take one Newton step towards the label ``y`` of a score."""
         cdef double s = log_odds(score, self.clip)
-        cdef double q = sigmoid(self.slope * s + self.intercept)
+        cdef double q = open_sigmoid(self.slope * s + self.intercept)
         cdef double error = q - y, curvature = w * error * error, det, size
         cdef Bin *bin
         cdef int i

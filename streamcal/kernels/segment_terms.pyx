@@ -75,6 +75,7 @@ from libc.string cimport memcpy
 
 from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.sigmoid cimport sigmoid
 
 import os
 from collections.abc import Mapping
@@ -205,10 +206,6 @@ cdef inline uint64_t bits_of(double number) noexcept nogil:
     cdef uint64_t bits
     memcpy(&bits, &number, 8)
     return bits
-
-
-cdef inline double sigmoid(double z) noexcept nogil:
-    return 1.0 / (1.0 + exp(-z))
 
 
 cdef inline double clipped(double p) noexcept nogil:

@@ -128,8 +128,6 @@ class ReliabilityCurve:
         """Return the corners of the curve within the range of the histogram."""
         stairs = self.staircase
         ends = np.concatenate([stairs.lower, stairs.upper])
-        if stairs.interpolation == "centered":
-            ends = np.concatenate([ends[[0, -1]], stairs.centers])
         x = np.unique(np.clip(ends, self.edges[0], self.edges[-1]))
         if stairs.interpolation == "step":  # the value of a block extends to the start of the next
             x = np.repeat(x, 2)[1:]
