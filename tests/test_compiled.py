@@ -5,7 +5,8 @@ results of an earlier implementation, which was compiled by numba. Answers are t
 bit, except where exponentials or Newton steps are part of them, or counts were differences of sums.
 `streaming_thresholds.npz` was recorded again when it was settled which of equally good thresholds
 is the answer, and Tversky measures by Algorithm 2 when an error was found. Those of Platt scaling
-and of hedges were recorded from the compiled kernels.
+and of hedges were recorded from the compiled kernels; the batches of hedges that end their records
+again, when the mean delay was followed sample by sample in a batch.
 """
 
 import contextlib
