@@ -39,11 +39,11 @@ class SingleHedge(ProbabilityCalibrator):
     def __init__(self) -> None:
         self._hedge = HedgedCalibrator()
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, **_: Any) -> None:
         """Teach the hedge a sample."""
         self._hedge.learn_one(score, y, w)
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: Any = None) -> float:
         """Return the hedge's prediction."""
         return self._hedge.predict_one(score)
 

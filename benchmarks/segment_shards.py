@@ -45,22 +45,14 @@ def make_stream(n: int) -> tuple[Columns, Vector, Vector]:
 
 
 def keyed(
-    calibrator: Calibrator | SegmentCalibrator,
-    keys: NDArray[np.int64],
-    columns: Columns,
-    p: Vector,
-    y: Vector,
+    calibrator: Calibrator, keys: NDArray[np.int64], columns: Columns, p: Vector, y: Vector
 ) -> Vector:
     """Return the predictions of one calibrator for each key; keys do not affect each other."""
     out = np.empty(len(p))
     in_order = np.argsort(keys, kind="stable")
     for rows in np.split(in_order, np.flatnonzero(np.diff(keys[in_order])) + 1):
-        each = calibrator.clone()
-        if isinstance(each, SegmentCalibrator):
-            fields = {name: column[rows] for name, column in columns.items()}
-            out[rows] = each.predict_learn_many(fields, p[rows], y[rows])
-        else:
-            out[rows] = each.predict_learn_many(p[rows], y[rows])
+        fields = {name: column[rows] for name, column in columns.items()}
+        out[rows] = calibrator.clone().predict_learn_many(p[rows], y[rows], x=fields)
     return out
 
 

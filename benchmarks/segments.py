@@ -185,7 +185,7 @@ def answers_of(stream: Stream, mcgrad: bool) -> Iterator[tuple[str, Vector]]:
         if max(len(set(values)) for values in columns.values()) < MOST_VALUES:
             yield "Platt with features", peer("PlattScalingWithFeatures", stream, len(y))
         yield "Platt with features, recent", peer("PlattScalingWithFeatures", stream, RECENT)
-    yield "segments", SegmentCalibrator(list(columns)).predict_learn_many(columns, scores, y)
+    yield "segments", SegmentCalibrator(list(columns)).predict_learn_many(scores, y, x=columns)
 
 
 def is_rare(columns: dict[str, list[Any]]) -> Any:

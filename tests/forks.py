@@ -56,8 +56,8 @@ LEARNERS: list[Learner] = [
     ),
     (
         lambda: SegmentCalibrator(["a"]),
-        lambda c, i: c.learn_one({"a": FIELDS["a"][i]}, SCORES[i], LABELS[i]),
-        lambda c: c.learn_many(FIELDS, SCORES, LABELS),
+        lambda c, i: c.learn_one(SCORES[i], LABELS[i], x={"a": FIELDS["a"][i]}),
+        lambda c: c.learn_many(SCORES, LABELS, x=FIELDS),
     ),
     (
         lambda: KeyedCalibrator(HedgedCalibrator()),
@@ -174,7 +174,7 @@ def check_locks() -> None:
 
     def check() -> None:
         hedge.learn_one(0.5, 1)
-        segments.learn_one({"a": 1}, 0.5, 1)
+        segments.learn_one(0.5, 1, x={"a": 1})
         keyed.learn_one("a", 0.5, 1)
         snapshot.predict_one(0.5)
 

@@ -54,6 +54,7 @@ from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
+from streamcal.calibration.tickets import Ticket
 from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
@@ -86,13 +87,13 @@ def binary(learner: Any, i: int) -> None:
 
 def binary_late(learner: Any, i: int) -> None:
     _, (n_samples, predictions) = learner.serve_one(SCORES[i])
-    ticket = max(0, n_samples - 3), predictions  # as if three labels had come in between
+    ticket = Ticket((max(0, n_samples - 3), predictions))  # as if three labels had come in between
     learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], ticket=ticket)
 
 
 def segments(learner: Any, i: int) -> None:
     x = {"a": i % 7, "b": f"b{i % 40}"}
-    learner.learn_one(x, SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i])
+    learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i], x=x)
 
 
 def binary_group(learner: Any, i: int) -> None:
@@ -133,11 +134,9 @@ def ordinals(learner: Any, i: int) -> None:
 
 
 def events(join: LabelJoin, i: int) -> None:
-    ticket = None if i % 3 else (i, (0.25, 0.5))
-    from streamcal.calibration.tickets import Ticket
-
+    ticket = None if i % 3 else Ticket((i, (0.25, 0.5)))
     x = None if i % 2 else {"a": i, "b": "é", "c": None}
-    join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket and Ticket(*ticket), x=x))
+    join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket, x=x))
     if i % 2:
         join.add(Event(math.nan, y=1.0, id=i - 1))
 
@@ -668,13 +667,13 @@ def use_probability(learner: Any) -> None:
 def use_segments(learner: SegmentCalibrator) -> None:
     for i in range(60):
         x = {"a": i % 9, "b": f"b{i}", "c": None}
-        p, ticket = learner.serve_one(x, SCORES[i])
+        p, ticket = learner.serve_one(SCORES[i], x)
         assert 0.0 <= p <= 1.0, p
-        learner.learn_one(x, SCORES[i], i % 2, WEIGHTS[i], served=ticket)
-        assert 0.0 <= learner.predict_one(x, SCORES[i]) <= 1.0
+        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], x=x, ticket=ticket)
+        assert 0.0 <= learner.predict_one(SCORES[i], x) <= 1.0
         assert all(math.isfinite(effect.deviation) for effect in learner.explain_one(x))
     columns = {"a": list(range(40)), "b": ["b"] * 40}
-    values = learner.predict_learn_many(columns, SCORES[:40], np.arange(40) % 2)
+    values = learner.predict_learn_many(SCORES[:40], np.arange(40) % 2, x=columns)
     assert ((values >= 0.0) & (values <= 1.0)).all(), values
     assert learner.n_terms <= learner.max_terms
 

@@ -585,7 +585,8 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
         )
 
     def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
-        calibrator.learn_one(segment(draw), draw.probability(), draw.share(), draw.weight())
+        x = segment(draw)
+        calibrator.learn_one(draw.probability(), draw.share(), draw.weight(), x=x)
 
     def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         x, p = segment(draw), draw.probability()
@@ -616,13 +617,13 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
         within(served, 0.0, 1.0)
 
     def ask(calibrator: Any) -> Any:
-        queries = [({"a": "x", "b": 1, "c": None}, 0.1), ({"a": 7}, 1.0), ({}, 0.5)]
+        queries = [(0.1, {"a": "x", "b": 1, "c": None}), (1.0, {"a": 7}), (0.5, {})]
         answers = [calibrator.predict_one(*query) for query in queries]
         within(answers, 0.0, 1.0)
         assert calibrator.n_terms <= calibrator.max_terms
         weights = list(calibrator.weights.values())
         assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
-        effects = calibrator.explain_one(queries[0][0])
+        effects = calibrator.explain_one(queries[0][1])
         assert all(math.isfinite(each.log_odds) and each.deviation >= 0.0 for each in effects)
         return answers, weights
 
@@ -670,7 +671,7 @@ def _add_joint() -> None:
         vectors = claims(draw, labels), claims(draw, labels)
         place, served = draw.random.randrange(len(labels)), None
         if draw.chance(0.5):
-            held.append((vectors, labels[place], hedge.serve_one(*vectors)[1][place]))
+            held.append((vectors, labels[place], hedge.serve_one(*vectors)[1]))
         if len(held) > 1 and draw.chance(0.2):
             group = [(*vectors, y, served) for vectors, y, served in held]
             held.clear()
@@ -691,7 +692,7 @@ def _add_joint() -> None:
         return answers
 
     CASES[JointHedge] = Case(
-        lambda draw: JointHedge(CASES[package.HedgedCalibrator].make(draw)),
+        lambda draw: JointHedge(*CASES[package.HedgedCalibrator].make(draw)._mixing),
         [learn_vectors],
         ask_vectors,
         cost=3.0,

@@ -38,7 +38,7 @@ def hedge(calibrator: Any) -> Callable[..., None]:
 
 def segments(calibrator: Any) -> Callable[..., None]:
     def learn(s: Any, y: Any, w: Any) -> None:
-        hashes = calibrator._read_columns({"a": [i % 3 for i in range(N)][: len(s)]}, len(s))
+        hashes = calibrator._read_fields({"a": [i % 3 for i in range(N)][: len(s)]}, len(s))
         calibrator._predict_learn_read(hashes, s, y, w)
 
     return learn
@@ -103,5 +103,5 @@ def test_what_is_no_sample_is_left_out(make: Any, loop: Any, column: int, bad: f
         type(changed).from_bytes(changed.to_bytes())
         return
     type(changed).from_bytes(changed.to_bytes())
-    assert 0.0 <= changed.predict_one({"a": 1}, 0.4) <= 1.0
+    assert 0.0 <= changed.predict_one(0.4, {"a": 1}) <= 1.0
     assert changed.n_samples == len(kept)

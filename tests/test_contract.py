@@ -82,20 +82,20 @@ class BySegment(base.Base):
     def columns(scores: Any) -> dict[str, list[str]]:
         return {"digits": [str(score)[:3] for score in np.ravel(scores)]}
 
-    def predict_one(self, score: Any) -> float:
-        return self.own.predict_one({"digits": str(score)[:3]}, score)
+    def predict_one(self, score: Any, x: Any = None) -> float:
+        return self.own.predict_one(score, {"digits": str(score)[:3]})
 
-    def learn_one(self, score: Any, y: Any, w: Any = 1.0) -> None:
-        self.own.learn_one({"digits": str(score)[:3]}, score, y, w)
+    def learn_one(self, score: Any, y: Any, w: Any = 1.0, **given: Any) -> None:
+        self.own.learn_one(score, y, w, x={"digits": str(score)[:3]})
 
-    def predict_many(self, scores: Any) -> Any:
-        return self.own.predict_many(self.columns(scores), scores)
+    def predict_many(self, scores: Any, x: Any = None) -> Any:
+        return self.own.predict_many(scores, self.columns(scores))
 
-    def learn_many(self, scores: Any, y: Any, w: Any = None) -> None:
-        self.own.learn_many(self.columns(scores), scores, y, w)
+    def learn_many(self, scores: Any, y: Any, w: Any = None, *, x: Any = None) -> None:
+        self.own.learn_many(scores, y, w, x=self.columns(scores))
 
-    def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
-        return self.own.predict_learn_many(self.columns(scores), scores, y, w)
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None, *, x: Any = None) -> Any:
+        return self.own.predict_learn_many(scores, y, w, x=self.columns(scores))
 
 
 PROMISES: Any = {"weights_repeat": False, "monotone": False, "unlabelled": True}

@@ -90,9 +90,9 @@ def test_calibrators(kind: Any, series: Any) -> None:
 def test_segments(series: Any) -> None:
     given, columns = series(SCORES), {"country": ["de", "fr", "de", None]}
     one, other = (streamcal.SegmentCalibrator(["country"]) for _ in range(2))
-    served = one.predict_learn_many(columns, given, series(LABELS))
-    check_like(served, given, other.predict_learn_many(columns, SCORES, LABELS))
-    check_like(one.predict_many(columns, given), given, other.predict_many(columns, SCORES))
+    served = one.predict_learn_many(given, series(LABELS), x=columns)
+    check_like(served, given, other.predict_learn_many(SCORES, LABELS, x=columns))
+    check_like(one.predict_many(given, columns), given, other.predict_many(SCORES, columns))
 
 
 @all_series

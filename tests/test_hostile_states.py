@@ -106,7 +106,7 @@ def test_keys_of_terms_that_share_their_low_bits_are_found() -> None:
         "from streamcal import IdentityCalibrator, SegmentCalibrator, _state\n"
         "n = 500_000\n"
         "calibrator = SegmentCalibrator(['a'], base=IdentityCalibrator())\n"
-        "calibrator.learn_many({'a': range(n)}, np.full(n, 0.5), np.zeros(n))\n"
+        "calibrator.learn_many(np.full(n, 0.5), np.zeros(n), x={'a': range(n)})\n"
         "state = _state.decode(calibrator.to_bytes())\n"
         "arrays = {**state.arrays, 'keys': np.arange(n + 2) << 40}\n"
         "used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)\n"
@@ -125,8 +125,8 @@ def test_a_state_may_have_other_sums_than_its_terms() -> None:
     for low in (-1.0, 0.0):
         restored = restore(changed(calibrator, squares=np.full_like(squares, low)))
         for i in range(30):
-            restored.learn_one({"a": i % 3}, 0.5, 0)
-        assert 0.0 < restored.predict_one({"a": 1}, 0.5) < 0.5
+            restored.learn_one(0.5, 0, x={"a": i % 3})
+        assert 0.0 < restored.predict_one(0.5, {"a": 1}) < 0.5
         assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
 
 
@@ -142,7 +142,7 @@ def test_any_sums_and_the_least_priors_leave_a_state_readable(sums: dict[str, fl
         restored = restore(changed(calibrator, priors=priors, **changes))
         for a in (1, 0, 0):  # the bytes keep the changed term, then it learns
             assert restore(restored.to_bytes()).to_bytes() == restored.to_bytes()
-            restored.learn_one({"a": a}, 1e-6, 1, 1e60)
+            restored.learn_one(1e-6, 1, 1e60, x={"a": a})
 
 
 def test_a_state_with_more_terms_than_max_terms_is_refused() -> None:
@@ -312,7 +312,7 @@ def test_trees_of_best_thresholds_that_lean_are_refused() -> None:
         ({"keys": [{"list": []}, None]}, {}),
         ({"ids": [{"tuple": [{"list": []}]}, "b"]}, {}),
         ({"tickets": [[0, "x"], None]}, {}),
-        ({"tickets": [[], None]}, {}),
+        ({"tickets": [5, None]}, {}),
         ({"tickets": [{"base": None}, None]}, {}),
         ({"tickets": [{"base": None, "models": None}, None]}, {}),
         ({"tickets": [{"base": {"base": None}, "models": [0]}, None]}, {}),

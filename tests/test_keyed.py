@@ -308,12 +308,12 @@ def test_bad_parameters_are_refused(tmp_path: Path) -> None:
 class Brittle(PlattCalibrator):
     """Raises after it has learned a score of 0.9."""
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, **given: Any) -> None:
         super().learn_one(score, y, w)
         if score == 0.9:
             raise RuntimeError("it broke")
 
-    def predict_learn_many(self, scores: Any, y: Any, w: Any = None) -> Any:
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None, **given: Any) -> Any:
         for score, label in zip(scores, y, strict=True):
             self.learn_one(score, label)
         return scores
@@ -610,7 +610,7 @@ def test_segments_by_key() -> None:
     for key, twin in twins.items():
         at = [i for i, name in enumerate(keys) if name == key]
         mine = {"a": [columns["a"][i] for i in at]}
-        wanted = twin.predict_learn_many(mine, [scores[i] for i in at], [y[i] for i in at])
+        wanted = twin.predict_learn_many([scores[i] for i in at], [y[i] for i in at], x=mine)
         assert values[at].tolist() == wanted.tolist()
     value, ticket = keyed.serve_one("x", 0.3, x={"a": 1})
     assert value == keyed.predict_one("x", 0.3, x={"a": 1}) == twins["x"].predict_one(0.3, {"a": 1})
@@ -626,15 +626,15 @@ def test_a_snapshot_of_a_key_with_segments_needs_the_fields_too() -> None:
     snapshot, new = keyed.snapshot("k"), keyed.snapshot("a new key")
     before = keyed.predict_one("k", 0.5, x={"a": 0})
     keyed.learn_one("k", 0.5, 1, x={"a": 0})
-    assert snapshot.predict_one({"a": 0}, 0.5) == before != keyed.predict_one("k", 0.5, x={"a": 0})
-    assert new.predict_one({"a": 0}, 0.5) == 0.5
+    assert snapshot.predict_one(0.5, {"a": 0}) == before != keyed.predict_one("k", 0.5, x={"a": 0})
+    assert new.predict_one(0.5, {"a": 0}) == 0.5
     assert list(keyed) == ["k"]
 
 
 def test_fields_are_given_if_and_only_if_there_are_segments() -> None:
     segments, plain = KeyedCalibrator(SegmentCalibrator(["a"])), KeyedCalibrator(PlattCalibrator())
     needs: Any = {"match": "must have the values of the fields 'a', got None"}
-    none: Any = {"match": "must be None: only a SegmentCalibrator has fields"}
+    none: Any = {"match": "`x` must be None: the calibrator has no fields"}
     for keyed, x, wanted in ((segments, None, needs), (plain, {"a": 1}, none)):
         for call in (
             lambda: keyed.predict_one("k", 0.5, x=x),  # noqa: B023
@@ -657,11 +657,18 @@ def test_a_group_is_one_sample_of_its_key() -> None:
         keyed.learn_group("a", scores, [1, 1, 0], 2.0, tickets=tickets)
         twin.learn_group(scores, [1, 1, 0], 2.0)
     assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
-    with pytest.raises(ValueError, match="`served` must have one ticket per score"):
+    with pytest.raises(ValueError, match="`tickets` must have one per score"):
         keyed.learn_group("b", scores, [1, 1, 0], tickets=tickets[:2])
-    with pytest.raises(TypeError, match=r"must be a HedgedCalibrator or a .* groups, got Platt"):
-        KeyedCalibrator(PlattCalibrator()).learn_group("b", scores, [1, 1, 0])
     assert list(keyed) == ["a"]
+
+
+def test_a_group_of_any_calibrator_has_its_weight() -> None:
+    keyed, twin = KeyedCalibrator(PlattCalibrator()), PlattCalibrator()
+    for _ in range(3):
+        keyed.learn_group("a", [0.6, 0.7], [1, 0], 2.0)
+        for score, y in ((0.6, 1), (0.7, 0)):
+            twin.learn_one(score, y, 1.0)
+    assert keyed.predict_one("a", 0.6) == twin.predict_one(0.6)
 
 
 def test_a_group_of_segments_is_one_sample_of_its_key() -> None:
@@ -670,15 +677,14 @@ def test_a_group_of_segments_is_one_sample_of_its_key() -> None:
     for _ in range(3):
         tickets = [keyed.serve_one("k", p, x=x)[1] for x, p in zip(xs, rows[0], strict=True)]
         keyed.learn_group("k", *rows, x=xs, tickets=tickets)
-        twin.learn_group(
-            xs, *rows, served=[twin.serve_one(x, p)[1] for x, p in zip(xs, rows[0], strict=True)]
-        )
+        mine = [twin.serve_one(p, x)[1] for x, p in zip(xs, rows[0], strict=True)]
+        twin.learn_group(*rows, x=xs, tickets=mine)
     for x in xs:
-        assert keyed.predict_one("k", 0.4, x=x) == twin.predict_one(x, 0.4)
-    with pytest.raises(ValueError, match="`xs` must have one row per score"):
+        assert keyed.predict_one("k", 0.4, x=x) == twin.predict_one(0.4, x)
+    with pytest.raises(ValueError, match="`x` must have one row per score"):
         keyed.learn_group("new", *rows, x=xs[:2])
-    with pytest.raises(TypeError, match="`xs` must have the values of the fields 'a', got None"):
+    with pytest.raises(TypeError, match="`x` must have the values of the fields 'a', got None"):
         keyed.learn_group("new", *rows)
-    with pytest.raises(TypeError, match="`xs` must be None: only a SegmentCalibrator has fields"):
+    with pytest.raises(TypeError, match="`x` must be None: the calibrator has no fields"):
         KeyedCalibrator(HedgedCalibrator()).learn_group("new", *rows, x=xs)
     assert list(keyed) == ["k"]

@@ -41,12 +41,12 @@ SIGNALING = Decimal("sNaN")  # comparing it raises
 def test_a_weight_that_can_not_be_compared_is_named(learner: Any) -> None:
     x = {"a": 1.0}
     sample: tuple[Any, ...] = (x, True) if isinstance(learner, Classifier) else (0.5, 1.0)
-    given = (x,) if isinstance(learner, SegmentCalibrator) else ()
+    given: Any = {"x": x} if isinstance(learner, SegmentCalibrator) else {}
     with pytest.raises(TypeError, match=r"^`w` must be a number, got Decimal\('sNaN'\)$"):
-        learner.learn_one(*given, *sample, w=SIGNALING)
+        learner.learn_one(*sample, w=SIGNALING, **given)
     if not isinstance(learner, Classifier):
         with pytest.raises(TypeError, match=r"^`(score|scores)` must .*Decimal"):
-            learner.learn_one(*given, SIGNALING, 1.0)
+            learner.learn_one(SIGNALING, 1.0, **given)
 
 
 @pytest.mark.parametrize("missing", [SIGNALING, pd.NA], ids=str)

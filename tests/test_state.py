@@ -345,7 +345,7 @@ class Shifted(PlattCalibrator):
         self.shift = shift
         self.n = 0
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, **given: Any) -> None:
         super().learn_one(score, y, w)
         self.n += 1
 
@@ -369,10 +369,10 @@ def test_a_class_of_the_user() -> None:
 class Mute(Calibrator):
     """A calibrator without methods for its state."""
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, **given: Any) -> None:
         pass
 
-    def predict_one(self, score: float) -> float:
+    def predict_one(self, score: float, x: Any = None) -> float:
         return score
 
     def _check_labels(self, y: Any) -> Any:

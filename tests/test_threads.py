@@ -147,7 +147,7 @@ def test_a_temperature_counts_each_sample_once() -> None:
 
     def learn(number: int) -> None:
         for score, label in zip(*map(np.ndarray.tolist, batch(number)), strict=True):
-            calibrator.learn_one(int(label), x={0: 1.0 - score, 1: score})
+            calibrator.learn_one({0: 1.0 - score, 1: score}, int(label))
             answer = calibrator.predict_one({0: 1.0 - score, 1: score})
             assert sum(answer.values()) == pytest.approx(1.0)
 
@@ -463,7 +463,8 @@ def test_a_batch_of_a_hedge_is_one_call() -> None:
     thread = threading.Thread(target=learn)
     thread.start()
     while not done.is_set():
-        seen |= {hedged.n_samples, hedged.serve_one(0.5)[1].n_samples}
+        _, (n_samples, _) = hedged.serve_one(0.5)
+        seen |= {hedged.n_samples, n_samples}
     thread.join()
     assert seen <= {0, n}
 
@@ -475,7 +476,7 @@ class Recorder(IdentityCalibrator):
         super().__init__()
         self.learned: list[float] = []
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: float, w: float = 1.0, **given: Any) -> None:
         self.learned.append(score)
 
 

@@ -63,7 +63,7 @@ for name, p in (("raw", scores), ("one calibrator", p_common), ("one per segment
 # is small while little is known about it.
 
 segments = streamcal.SegmentCalibrator(["key"])
-p_segments = segments.predict_learn_many({"key": keys}, scores, labels)
+p_segments = segments.predict_learn_many(scores, labels, x={"key": keys})
 print(f"{'segments':>15}: {log_loss(p_segments):.3f}")
 
 # %%
@@ -98,5 +98,5 @@ segment = ReliabilityDisplay.from_models(models)
 # common calibrator:
 
 for key in ("a", "new"):
-    alone, shared = keyed.predict_one(key, 0.5), segments.predict_one({"key": key}, 0.5)
+    alone, shared = keyed.predict_one(key, 0.5), segments.predict_one(0.5, {"key": key})
     print(f"{key:>15}: one per segment {alone:.3f}, segments {shared:.3f}")
