@@ -590,6 +590,8 @@ def use(learner: Any) -> None:
         use_venn_abers(learner)
     elif isinstance(learner, AnytimeCalibrator):
         use_anytime(learner)
+    elif isinstance(learner, SegmentCalibrator):
+        use_segments(learner)
     elif isinstance(learner, ProbabilityCalibrator):
         use_probability(learner)
     elif isinstance(learner, JointCalibrator):
@@ -597,8 +599,6 @@ def use(learner: Any) -> None:
             check_shares(learner.predict_one(raw))
             learner.learn_one(raw, "mid", 0.5)
             check_shares(learner.predict_one(raw))
-    elif isinstance(learner, SegmentCalibrator):
-        use_segments(learner)
     elif isinstance(learner, PAVStack):
         use_stack(learner)
     elif isinstance(learner, RankLearner):

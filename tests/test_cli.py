@@ -429,12 +429,12 @@ def test_segments_are_those_of_the_library(tmp_path: Path, name: str, delay: int
     )
     for i in range(80):
         x = {"city": cities[i], "day": i % 7}
-        value, ticket = twin.serve_one(x, p[i])
+        value, ticket = twin.serve_one(p[i], x)
         values.append(value)
         waiting.append((x, p[i], y[i], ticket))
         if len(waiting) > max(delay - 1, 0):
-            *sample, ticket = waiting.pop(0)
-            twin.learn_one(*sample, ticket=ticket if delay else None)
+            x, *sample, ticket = waiting.pop(0)
+            twin.learn_one(*sample, x=x, ticket=ticket if delay else None)
     options = ("--segment", "city", "--segment", "day", "--delay", delay)
     for batch in (7, 80):
         result = calibrate(tmp_path / "in.jsonl", *options, "--batch-size", batch, calibrator=name)
@@ -448,7 +448,7 @@ def test_each_key_has_segments_of_its_own(scores_csv: Any, sample: Any) -> None:
     for k in range(3):
         twin = streamcal.SegmentCalibrator(["id"])
         columns = {"id": list(map(str, range(k, 60, 3)))}
-        values[k::3] = twin.predict_learn_many(columns, *(part[k::3] for part in sample))
+        values[k::3] = twin.predict_learn_many(*(part[k::3] for part in sample), x=columns)
     assert column(result.stdout, "calibrated") == values.tolist()
 
 
@@ -479,7 +479,7 @@ def test_values_of_segments_keep_their_type(tmp_path: Path) -> None:
         with Store(store) as opened:
             if delay == 1:
                 twin = streamcal.SegmentCalibrator(list(columns))
-                twin.learn_many(seen, [0.5] * 4, [1, 0, 1, 1])
+                twin.learn_many([0.5] * 4, [1, 0, 1, 1], x=seen)
                 assert opened.get_bytes(name_of(None)) == twin.to_bytes()
             else:
                 waiting = [late[6] for late in opened.notes["waiting"]]
@@ -497,7 +497,7 @@ def test_an_empty_cell_is_a_missing_value(tmp_path: Path) -> None:
     path.write_text('p,y,s\n.5,1,a\n.5,0,\n.5,0,""\n')
     calibrate(path, "--segment", "s", "--store", store, "--out", tmp_path / "o.csv")
     twin = streamcal.SegmentCalibrator(["s"], base=IsotonicCalibrator())
-    twin.learn_many({"s": ["a", None, None]}, [0.5] * 3, [1, 0, 0])
+    twin.learn_many([0.5] * 3, [1, 0, 0], x={"s": ["a", None, None]})
     with Store(store) as opened:
         assert opened.get_bytes(name_of(None)) == twin.to_bytes()
 

@@ -131,10 +131,10 @@ def one_process(
             calibrators[group] = make()
         calibrator = calibrators[group]
         score, label, weight = row["score"], row["label"], row["weight"] if weighted else 1.0
-        x = [{name: row[name] for name in fields}] if fields else []
-        values[row["id"]] = None if score is None else calibrator.predict_one(*x, score)
+        x = {name: row[name] for name in fields} if fields else None
+        values[row["id"]] = None if score is None else calibrator.predict_one(score, x)
         if score is not None and label is not None and weight is not None and label == label:
-            calibrator.learn_one(*x, score, label, weight)
+            calibrator.learn_one(score, label, weight, x=x)
     return values, {key: calibrator.to_bytes() for key, calibrator in calibrators.items()}
 
 

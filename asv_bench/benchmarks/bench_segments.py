@@ -42,22 +42,25 @@ class OneByOne:
             self.calibrator: Any = SegmentCalibrator(
                 FIELDS, crosses=CROSSES, base=IdentityCalibrator()
             )
-            self.rows: list[Any] = rows
+            self.keys: list[Any] = [()] * SAMPLES
+            self.given: list[Any] = [{"x": row} for row in rows]
         else:
             self.calibrator = KeyedCalibrator(PlattCalibrator())
-            self.rows = [tuple(row.values()) for row in rows]
+            self.keys = [(tuple(row.values()),) for row in rows]
+            self.given = [{}] * SAMPLES
         self.scores, self.labels = p.tolist(), y.tolist()
         self.time_learn_one(calibrator)
 
     def time_predict_one(self, calibrator: str) -> None:
         predict_one = self.calibrator.predict_one
-        for row, score in zip(self.rows, self.scores, strict=True):
-            predict_one(row, score)
+        for key, score, given in zip(self.keys, self.scores, self.given, strict=True):
+            predict_one(*key, score, **given)
 
     def time_learn_one(self, calibrator: str) -> None:
         learn_one = self.calibrator.learn_one
-        for row, score, label in zip(self.rows, self.scores, self.labels, strict=True):
-            learn_one(row, score, label)
+        samples = zip(self.keys, self.scores, self.labels, self.given, strict=True)
+        for key, score, label, given in samples:
+            learn_one(*key, score, label, **given)
 
 
 class Many:
@@ -70,7 +73,8 @@ class Many:
         self.calibrator = SegmentCalibrator(FIELDS, crosses=CROSSES, base=IdentityCalibrator())
 
     def time_predict_learn_many(self) -> None:
-        self.calibrator.predict_learn_many(*self.samples)
+        columns, p, y = self.samples
+        self.calibrator.predict_learn_many(p, y, x=columns)
 
 
 class Memory:
@@ -83,5 +87,5 @@ class Memory:
 
         n = size(1_000_000)
         calibrator = SegmentCalibrator(["user"], base=IdentityCalibrator(), max_terms=n)
-        calibrator.learn_many({"user": range(n)}, np.full(n, 0.5), np.arange(n) % 2)
+        calibrator.learn_many(np.full(n, 0.5), np.arange(n) % 2, x={"user": range(n)})
         return calibrator.memory_usage / calibrator.n_terms
