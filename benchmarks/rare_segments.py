@@ -121,7 +121,8 @@ def served(stream: Stream) -> tuple[Vector, Vector]:
     for t, (*values, score, y) in enumerate(rows):
         x = dict(zip(stream.columns, values, strict=True))
         predictions[t], ticket = calibrator.serve_one(score, x)
-        answers[t] = ticket.models.answers[:5]
+        _, (_, of_models) = ticket
+        answers[t] = of_models[:5]
         calibrator.learn_one(score, y, x=x)
     return predictions, answers
 

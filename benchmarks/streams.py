@@ -150,7 +150,7 @@ def serve(
     for t, sample in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
         ticket = {}
         if tickets:
-            served[t], ticket["served"] = calibrator.serve_one(sample[0])
+            served[t], ticket["ticket"] = calibrator.serve_one(sample[0])
         else:
             served[t] = calibrator.predict_one(sample[0])
         waiting.append((sample, ticket))
