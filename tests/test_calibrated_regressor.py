@@ -192,7 +192,7 @@ def test_what_is_no_regressor_is_refused(model: Any, message: str) -> None:
 
 
 def test_calibrators_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or None, got str"):
+    with pytest.raises(TypeError, match="`calibrator` must be a Calibrator or None, got 'squared'"):
         CalibratedRegressor(linear_model.LinearRegression(), "squared")
     model = CalibratedRegressor(linear_model.LinearRegression(), PlattCalibrator())
     with pytest.raises(ValueError, match="`y`"):

@@ -13,16 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcal import (
-    CalibratedClassifier,
-    HedgedCalibrator,
-    IdentityCalibrator,
-    PlattCalibrator,
-    Served,
-)
+from streamcal import CalibratedClassifier, HedgedCalibrator, PlattCalibrator, Served
 from streamcal._whole import do_all
-from streamcal.calibration.joint_hedge import JointHedge, JointTicket
+from streamcal.calibration.joint_hedge import JointHedge
+from streamcal.calibration.mixture import Mixture
+from streamcal.calibration.tickets import Ticket
 from streamcal.kernels import joint
+from streamcal.kernels.expert import Expert
 from streamcal.kernels.joint import JointMaps, Matrix
 from streamcal.wrappers.strategies import OneVsRest
 from tests.fixed_model import FixedModel
@@ -75,7 +72,7 @@ def played(model: Any, samples: list[Any], delay: int = 0) -> list[Any]:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_maps_and_mixture_are_those_of_the_slow_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    hedge, maps = JointHedge(SHARES, 1e-6), Maps()
     likelihoods, served = [], []
     for t in range(60):
         labels = sorted(rng.permutation(3 + t // 15)[: rng.integers(3, 7)].tolist())
@@ -83,10 +80,10 @@ def test_maps_and_mixture_are_those_of_the_slow_reference(seed: int) -> None:
         p, q = (rng.dirichlet(np.ones(len(labels)) / scale).tolist() for _ in range(2))
         raw, other = (dict(zip(labels, each, strict=True)) for each in (p, q))
         y = int(rng.choice(labels))
-        mixture, tickets = hedge.serve_one(raw, other)
+        mixture, (_, answers) = hedge.serve_one(raw, other)
         expected = maps.predict(raw, other)
-        for label, ticket in zip(labels, tickets, strict=True):
-            found = ticket.answers[:N_MAPS]
+        for label, of_label in zip(labels, answers, strict=True):
+            found = of_label[:N_MAPS]
             assert found == pytest.approx([each[label] for each in expected], rel=1e-6, abs=1e-9)
         if t:
             assert mixture == hedge.predict_one(raw, other)
@@ -104,17 +101,17 @@ def test_maps_and_mixture_are_those_of_the_slow_reference(seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_weights_and_forgetting_are_those_of_the_slow_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    hedge, maps = JointHedge(SHARES, 1e-6), Maps()
     for _ in range(40):
         p, q = (rng.dirichlet(np.ones(3)).tolist() for _ in range(2))
         raw, other = (dict(zip("abc", each, strict=True)) for each in (p, q))
         y, w = str(rng.choice(list("abc"))), 10.0 ** rng.uniform(-3.0, 3.0)
         hedge.learn_one(raw, other, y, w)
         maps.learn(raw, other, y, w)
-    _, tickets = hedge.serve_one(raw, other)
+    _, (_, answers) = hedge.serve_one(raw, other)
     expected = maps.predict(raw, other)
-    for label, ticket in zip("abc", tickets, strict=True):
-        found = ticket.answers[:N_MAPS]
+    for label, of_label in zip("abc", answers, strict=True):
+        found = of_label[:N_MAPS]
         assert found == pytest.approx([each[label] for each in expected], rel=1e-5, abs=1e-8)
 
 
@@ -123,21 +120,21 @@ def test_late_labels_are_charged_what_was_served(monkeypatch: pytest.MonkeyPatch
     current, learn_steps = [], JointHedge.learn_steps
 
     def learn(self: JointHedge, raw: Any, one_vs_rest: Any, y: Any, *others: Any) -> Any:
-        tickets = self.serve_one(raw, one_vs_rest)[1]
-        current.append(tickets[list(raw).index(y)].answers[:N_MAPS])
+        _, answers = self.serve_one(raw, one_vs_rest)[1]
+        current.append(answers[list(raw).index(y)][:N_MAPS])
         return learn_steps(self, raw, one_vs_rest, y, *others)
 
     monkeypatch.setattr(JointHedge, "learn_steps", learn)
     delay, samples = 7, stream(150)
     model = model_of()
     served = played(model, samples, delay)
-    expected = HedgedCalibrator([IdentityCalibrator() for _ in range(N_MAPS)])
-    expected._look_for_no_bursts()
+    expected = Mixture([Expert()] * N_MAPS, SHARES, np.full(N_MAPS, 1.0 / N_MAPS), 1e-6, 0)
     for kept, (_, y), now in zip(served[:-delay], samples, current, strict=False):
-        ticket = kept.tickets[y].joint
-        do_all(*expected._learn_steps(0.5, 1.0, 1.0, served=ticket, predictions=now))
+        n_samples, answers = kept.ticket[1]
+        ticket = Ticket((n_samples, answers[list(kept.raw).index(y)]))
+        do_all(*expected.learn_steps(1.0, 1.0, ticket, current=np.array(now)))
     found = model._strategy._joint
-    assert list(found.weights.values()) == list(expected.weights.values())
+    assert list(found.weights.values()) == expected.weights
     assert found.n_samples == 150 - delay
 
 
@@ -147,7 +144,7 @@ def test_loss_is_within_the_bound_of_the_best_map() -> None:
     pairs = [(kept, y) for kept, (_, y) in zip(served, samples, strict=True)][1:]
     loss = -math.fsum(math.log(kept.calibrated[y]) for kept, y in pairs)
     best = min(
-        -math.fsum(math.log(kept.tickets[y].joint.answers[i]) for kept, y in pairs)
+        -math.fsum(math.log(kept.ticket[1][1][list(kept.raw).index(y)][i]) for kept, y in pairs)
         for i in range(N_MAPS)
     )
     assert loss <= best + math.log(N_MAPS) + math.log(len(SHARES)) + 2.0  # the first sample
@@ -159,22 +156,22 @@ def test_loss_is_within_the_bound_of_the_best_map() -> None:
 
 
 def test_forgetting_stays_bounded_in_directions_without_samples() -> None:
-    hedge = JointHedge(HedgedCalibrator())
+    hedge = JointHedge(SHARES, 1e-6)
     raw = {"a": 0.5, "b": 0.3, "c": 0.2}
     for i in range(60_000):
         hedge.learn_one(raw, raw, "abc"[i % 3], 1.0)
     fields, arrays = hedge.freeze()
-    JointHedge(HedgedCalibrator()).thaw(fields, arrays)  # which checks the matrices
+    JointHedge(SHARES, 1e-6).thaw(fields, arrays)  # which checks the matrices
     assert hedge.predict_one(raw, raw) == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.02)
 
 
 def test_states_after_heavy_samples_are_possible() -> None:
-    hedge = JointHedge(HedgedCalibrator())
+    hedge = JointHedge(SHARES, 1e-6)
     rng = np.random.default_rng(0)
     for _ in range(300):
         raw = dict(zip("abcd", rng.dirichlet(np.ones(4)).tolist(), strict=True))
         hedge.learn_one(raw, raw, str(rng.choice(list("abcd"))), 10.0 ** rng.uniform(-60.0, 60.0))
-        JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
+        JointHedge(SHARES, 1e-6).thaw(*hedge.freeze())
         assert sum(hedge.predict_one(raw, raw).values()) == pytest.approx(1.0)
 
 
@@ -193,7 +190,7 @@ def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of: Any) -
     rng = np.random.default_rng(0)
     fade = 0.5 ** (1 / 50)  # a short half-life, so rounding errors would grow soon
     matrices = tuple(Matrix(1, 2, 1.0, 30.0, 100.0, fade, 256) for _ in range(3))
-    hedge = JointHedge(HedgedCalibrator())
+    hedge = JointHedge(SHARES, 1e-6)
     hedge._maps = JointMaps(hedge._temperature._kernel, matrices, 1e-6)
     samples = [dict(zip("abcd", p, strict=True)) for p in rng.dirichlet([0.3] * 4, 200).tolist()]
     for i in range(4_000):
@@ -205,22 +202,22 @@ def test_curvatures_stay_positive_definite_after_heavy_samples(weight_of: Any) -
 
 
 def test_a_heavy_weight_is_that_of_the_slow_reference() -> None:
-    hedge, maps = JointHedge(HedgedCalibrator()), Maps()
+    hedge, maps = JointHedge(SHARES, 1e-6), Maps()
     rng = np.random.default_rng(0)
     for y, w in [("a", 1e9), ("b", 1e60), ("c", 1.0), ("b", 1e12), ("a", 1e6), ("c", 1e60)]:
         raw, other = (dict(zip("abc", p.tolist(), strict=True)) for p in rng.dirichlet([5] * 3, 2))
         hedge.learn_one(raw, other, y, w)
         maps.learn(raw, other, y, w)
     expected = maps.predict(raw, other)
-    for label, ticket in zip("abc", hedge.serve_one(raw, other)[1], strict=True):
-        found = ticket.answers[:N_MAPS]
+    for label, of_label in zip("abc", hedge.serve_one(raw, other)[1][1], strict=True):
+        found = of_label[:N_MAPS]
         assert found == pytest.approx([each[label] for each in expected], rel=1e-4, abs=1e-8)
 
 
 def test_more_labels_than_the_matrices_hold() -> None:
     labels = tuple(range(300))
     rng = np.random.default_rng(0)
-    hedge = JointHedge(HedgedCalibrator())
+    hedge = JointHedge(SHARES, 1e-6)
     for _ in range(4):
         p = rng.dirichlet(np.ones(300)).tolist()
         raw = dict(zip(labels, p, strict=True))
@@ -228,7 +225,7 @@ def test_more_labels_than_the_matrices_hold() -> None:
         answer = hedge.predict_one(raw, raw)
         assert sum(answer.values()) == pytest.approx(1.0)
     fields, arrays = hedge.freeze()
-    twin = JointHedge(HedgedCalibrator())
+    twin = JointHedge(SHARES, 1e-6)
     twin.thaw(fields, arrays)
     assert twin.predict_one(raw, raw) == answer
 
@@ -351,44 +348,32 @@ def test_tickets_survive_json() -> None:
     served = model.serve_one(x)
     back = Served.from_dict(json.loads(json.dumps(served.to_dict())))
     assert back == served
-    assert all(type(ticket) is JointTicket for ticket in back.tickets.values())
     twin = copy.deepcopy(model)
     model.learn_one(x, y, served=served)
     twin.learn_one(x, y, served=back)
     assert twin.to_bytes() == model.to_bytes()
 
 
-def _spread(answers: Any) -> dict[float, None]:
-    """Return a mapping whose keys are as many possible answers."""
-    return dict.fromkeys(np.linspace(0.1, 0.9, len(answers)).tolist())
-
-
-def _with_answers(ticket: JointTicket, kind: Any) -> JointTicket:
-    answers = kind(list(_spread(ticket.joint.answers)))
-    return ticket._replace(joint=ticket.joint._replace(answers=answers))
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        lambda ticket: JointTicket(ticket.one_vs_rest, ticket.joint._replace(n_samples=10**6)),
-        lambda ticket: JointTicket(ticket.one_vs_rest, ticket.joint._replace(answers=(0.5,))),
-        lambda ticket: JointTicket(ticket.joint._replace(n_samples=10**6), ticket.joint),
-        lambda ticket: (ticket.one_vs_rest, ticket.joint),
-        lambda ticket: JointTicket(ticket.one_vs_rest, iter(ticket.joint)),
-        lambda ticket: JointTicket(iter(ticket.one_vs_rest), ticket.joint),
-        *(lambda ticket, kind=kind: _with_answers(ticket, kind) for kind in (_spread, set, iter)),
+        lambda owns, n, answers: Ticket((owns, (10**6, answers))),
+        lambda owns, n, answers: Ticket((owns, (n, ((0.5,),) * len(answers)))),
+        lambda owns, n, answers: Ticket((owns, (n, answers[1:]))),
+        lambda owns, n, answers: Ticket((owns[1:], (n, answers))),
+        lambda owns, n, answers: Ticket((((10**6, owns[0][1]), *owns[1:]), (n, answers))),
+        lambda owns, n, answers: Ticket((owns, (n, answers), None)),
+        lambda owns, n, answers: Ticket((None, (n, answers))),
+        lambda owns, n, answers: Ticket((owns, None)),
+        lambda owns, n, answers: Ticket((owns, (n, iter(answers)))),
+        lambda owns, n, answers: Ticket((owns, (n, (set(answers[0]), *answers[1:])))),
+        lambda owns, n, answers: (owns, (n, answers)),
+        lambda owns, n, answers: [owns],
     ],
     ids=[
-        "later",
-        "short",
-        "of one label",
-        "plain",
-        "iterator",
-        "iterator of one label",
-        "dict of answers",
-        "set of answers",
-        "iterator of answers",
+        *("later", "short", "a label less", "a label less of one-vs-rest", "later of one label"),
+        *("of three", "none of one-vs-rest", "none of all labels", "iterator", "set of answers"),
+        *("plain", "list"),
     ],
 )
 def test_a_wrong_ticket_changes_nothing(change: Any) -> None:
@@ -396,20 +381,10 @@ def test_a_wrong_ticket_changes_nothing(change: Any) -> None:
     played(model, stream(50))
     x, y = stream(1, seed=2)[0]
     served, before = model.serve_one(x), model.to_bytes()
-    served.tickets[y] = change(served.tickets[y])
-    with pytest.raises((TypeError, ValueError), match="served"):
-        model.learn_one(x, y, served=served)
-    assert model.to_bytes() == before
-
-
-def test_tickets_must_be_a_mapping() -> None:
-    model = model_of()
-    played(model, stream(20))
-    x, y = stream(1, seed=2)[0]
-    served, before = model.serve_one(x), model.to_bytes()
-    for tickets in (None, [served.tickets[y]]):
-        with pytest.raises(TypeError, match=r"`served\.tickets` must be a mapping"):
-            model.learn_one(x, y, served=Served(served.calibrated, served.raw, tickets))
+    owns, (n, answers) = served.ticket
+    wrong = Served(served.calibrated, served.raw, change(owns, n, answers))
+    with pytest.raises((TypeError, ValueError), match="ticket"):
+        model.learn_one(x, y, served=wrong)
     assert model.to_bytes() == before
 
 
@@ -429,8 +404,8 @@ def test_a_true_label_without_a_hash_finds_its_ticket() -> None:
         played(each, stream(20))
     late = [(x, y, model.serve_one(x)) for x, y in stream(5, seed=2)]
     for x, y, served in late:
-        model._strategy.learn_one(x["p"], x, Unhashable(y), 1.0, served.tickets)
-        twin._strategy.learn_one(x["p"], x, y, 1.0, served.tickets)
+        model._strategy.learn_one(x["p"], x, Unhashable(y), 1.0, served.ticket)
+        twin._strategy.learn_one(x["p"], x, y, 1.0, served.ticket)
     assert model.to_bytes() == twin.to_bytes()
 
 
@@ -458,7 +433,7 @@ class LimitedNumpy:
 def test_a_lack_of_memory_while_labels_are_added_can_be_repaired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = JointHedge(HedgedCalibrator())
+    before = JointHedge(SHARES, 1e-6)
     for x, y in stream(20, ("a", "b", "c")):
         before.learn_one(x["p"], x["p"], y, 1.0)
     (x, y), *later = stream(5, seed=1)
@@ -474,7 +449,7 @@ def test_a_lack_of_memory_while_labels_are_added_can_be_repaired(
                 break
             except MemoryError:
                 pass
-        JointHedge(HedgedCalibrator()).thaw(*hedge.freeze())
+        JointHedge(SHARES, 1e-6).thaw(*hedge.freeze())
         for raw in (three, four):
             assert hedge.predict_one(raw, raw) == before.predict_one(raw, raw)
         hedge.learn_one(four, four, y, 1.0)
@@ -511,10 +486,10 @@ def _check_alike(hedge: JointHedge, twin: JointHedge) -> None:
     ],
 )
 def test_impossible_states_raise(name: str, value: Any) -> None:
-    hedge = JointHedge(HedgedCalibrator())
+    hedge = JointHedge(SHARES, 1e-6)
     for x, y in stream(20):
         hedge.learn_one(x["p"], x["p"], y, 1.0)
     fields, arrays = hedge.freeze()
-    JointHedge(HedgedCalibrator()).thaw(fields, dict(arrays))
+    JointHedge(SHARES, 1e-6).thaw(fields, dict(arrays))
     with pytest.raises(ValueError, match="must"):
-        JointHedge(HedgedCalibrator()).thaw(fields, arrays | {name: value})
+        JointHedge(SHARES, 1e-6).thaw(fields, arrays | {name: value})

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, Served
-from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _late_labels, _memory, _packed, _waiting
 from streamcal.wrappers._memory import PredictionMemory
@@ -56,8 +55,8 @@ def taken(memory: PredictionMemory, x: Any, make_tickets: Any) -> Any:
     return found.prediction
 
 
-def no_tickets(raw: Any, features: Any) -> dict[Any, Any]:
-    return {}
+def no_ticket(raw: Any, features: Any) -> None:
+    """Return no ticket, as calibrators that make none."""
 
 
 def as_lists(tickets: Any) -> dict[Any, Any]:
@@ -140,7 +139,7 @@ def test_predictions_change_no_state() -> None:
     for other in (copy.deepcopy(model), pickle.loads(before), model.clone(), model.clone({}, True)):
         assert len(other._memory) == 0
     model.predict_proba_one(samples[0][0])[True] = 7.0  # what is remembered is not what users hold
-    assert taken(model._memory, samples[0][0], no_tickets).raw[True] != 7.0
+    assert taken(model._memory, samples[0][0], no_ticket).raw[True] != 7.0
 
 
 def test_memory_is_bounded() -> None:
@@ -179,12 +178,12 @@ def test_features_that_may_change_in_place_are_not_found() -> None:
     """A reused array equals itself, whatever it held when it was predicted."""
     memory, buffer = PredictionMemory(5), np.array([0.1])
     for x in ({"x": buffer}, {"x": [1.0]}, [1.0], UserDict(x=1.0)):
-        memory.add(x, prediction(0.1), no_tickets)
-        assert taken(memory, x, no_tickets) is None
-    memory.add("a text", prediction(0.4), no_tickets)
-    assert taken(memory, "a text", no_tickets).raw == {True: 0.4}
-    memory.add({"x": Fraction(1, 3)}, prediction(0.5), no_tickets)
-    assert taken(memory, {"x": Fraction(1, 3)}, no_tickets).raw == {True: 0.5}
+        memory.add(x, prediction(0.1), no_ticket)
+        assert taken(memory, x, no_ticket) is None
+    memory.add("a text", prediction(0.4), no_ticket)
+    assert taken(memory, "a text", no_ticket).raw == {True: 0.4}
+    memory.add({"x": Fraction(1, 3)}, prediction(0.5), no_ticket)
+    assert taken(memory, {"x": Fraction(1, 3)}, no_ticket).raw == {True: 0.5}
 
 
 class Incomparable:
@@ -199,8 +198,8 @@ class Incomparable:
 def test_features_that_cannot_be_compared_are_not_found() -> None:
     memory = PredictionMemory(5)
     for value in (Incomparable(), np.arange(3)):
-        memory.add({"x": value}, prediction(0.1), no_tickets)
-        assert taken(memory, {"x": copy.copy(value)}, no_tickets) is None
+        memory.add({"x": value}, prediction(0.1), no_ticket)
+        assert taken(memory, {"x": copy.copy(value)}, no_ticket) is None
 
 
 class Odd:
@@ -248,13 +247,13 @@ def test_code_of_users_is_never_called() -> None:
     for value in [*odd_values(), *odd_values()]:
         for x in ({"x": value}, {"x": 1.0, "y": value}, value):
             for same in (x, copy.copy(x)):
-                memory.add(x, prediction(0.1), no_tickets)
-                memory.add({"z": 1.0}, prediction(0.2), no_tickets)
+                memory.add(x, prediction(0.1), no_ticket)
+                memory.add({"z": 1.0}, prediction(0.2), no_ticket)
                 with warnings.catch_warnings(action="ignore"):  # of late labels
-                    taken(memory, same, no_tickets)
-                    assert taken(memory, {"z": 1.0}, no_tickets).raw == {True: 0.2}
-    memory.add(OddDict(a=1), prediction(0.1), no_tickets)
-    assert taken(memory, OddDict(a=1), no_tickets) is not None
+                    taken(memory, same, no_ticket)
+                    assert taken(memory, {"z": 1.0}, no_ticket).raw == {True: 0.2}
+    memory.add(OddDict(a=1), prediction(0.1), no_ticket)
+    assert taken(memory, OddDict(a=1), no_ticket) is not None
 
 
 class Colour(enum.Enum):
@@ -298,9 +297,9 @@ VALUES = [
 def test_values_that_cannot_change_are_found(value: Any) -> None:
     memory = PredictionMemory(5)
     for make in (lambda: {"x": value, "y": 1.0}, lambda: (value,)):
-        memory.add(make(), prediction(0.1), no_tickets)
-        memory.add({"z": 1.0}, prediction(0.2), no_tickets)
-        assert taken(memory, make(), no_tickets).raw == {True: 0.1}
+        memory.add(make(), prediction(0.1), no_ticket)
+        memory.add({"z": 1.0}, prediction(0.2), no_ticket)
+        assert taken(memory, make(), no_ticket).raw == {True: 0.1}
 
 
 class Claims(base.Classifier):
@@ -322,27 +321,27 @@ def test_probabilities_that_no_calibrator_accepts_do_not_disturb_the_next_sample
         each.predict_proba_one({"p": 0.2})
         each.learn_one({"p": 0.4}, True)
     assert state(model.calibrators[True]) == state(other.calibrators[True])
-    assert taken(model._memory, {"p": p}, model._make_tickets) is None
-    assert taken(model._memory, {"p": 0.2}, model._make_tickets) is not None
+    assert taken(model._memory, {"p": p}, model._make_ticket) is None
+    assert taken(model._memory, {"p": 0.2}, model._make_ticket) is not None
 
 
-def test_a_lost_label_costs_no_tickets_later() -> None:
+def test_a_lost_label_costs_no_ticket_later() -> None:
     memory = PredictionMemory(10_000)
-    memory.add({"x": 0.0}, prediction(0.1), no_tickets)
-    memory.add({"x": 1.0}, prediction(0.1), no_tickets)
+    memory.add({"x": 0.0}, prediction(0.1), no_ticket)
+    memory.add({"x": 1.0}, prediction(0.1), no_ticket)
     for i in range(2, 20):
-        found = taken(memory, {"x": i - 1.0}, no_tickets)
-        assert found.tickets is None
-        memory.add({"x": float(i)}, prediction(0.1), no_tickets)
+        found = taken(memory, {"x": i - 1.0}, no_ticket)
+        assert found.ticket is None
+        memory.add({"x": float(i)}, prediction(0.1), no_ticket)
     assert len(memory) == 2
 
 
 def test_features_that_change_after_the_prediction_are_other_features() -> None:
     memory, x = PredictionMemory(5), {"a": 1.0}
-    memory.add(x, prediction(0.1), no_tickets)
+    memory.add(x, prediction(0.1), no_ticket)
     x["a"] = 2.0
-    assert taken(memory, x, no_tickets) is None
-    assert taken(memory, {"a": 1.0}, no_tickets).raw == {True: 0.1}
+    assert taken(memory, x, no_ticket) is None
+    assert taken(memory, {"a": 1.0}, no_ticket).raw == {True: 0.1}
 
 
 def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted() -> None:
@@ -352,8 +351,8 @@ def test_a_stored_prediction_has_the_tickets_of_the_state_that_predicted() -> No
     served = model.serve_one({"x": 1.0})
     model.predict_proba_one({"x": 1.0})
     model.learn_one({"x": 2.0}, True)  # another sample: the calibrators change
-    stored = taken(model._memory, {"x": 1.0}, model._make_tickets)
-    assert as_lists(stored.tickets) == as_lists(served.tickets)
+    stored = taken(model._memory, {"x": 1.0}, model._make_ticket)
+    assert stored.ticket == served.ticket is not None
     assert stored.raw == served.raw
 
 
@@ -369,8 +368,8 @@ def test_other_ways_to_learn_store_the_latest_prediction_first(how: str) -> None
         model.learn_many(pd.DataFrame({"x": [0.0, 1.0]}), pd.Series([True, False]))
     else:
         model.learn_one({"x": 0.0}, True, served=model.serve_one({"x": 0.0}))
-    stored = taken(model._memory, x, model._make_tickets)
-    assert as_lists(stored.tickets) == as_lists(served.tickets)
+    stored = taken(model._memory, x, model._make_ticket)
+    assert stored.ticket == served.ticket is not None
 
 
 def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
@@ -378,8 +377,8 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
     done: list[bool] = []
 
     def handle(*_: Any) -> None:
-        memory.add({"x": next(handled) % 7}, prediction(0.5), no_tickets)
-        taken(memory, {"x": next(handled) % 5}, no_tickets)
+        memory.add({"x": next(handled) % 7}, prediction(0.5), no_ticket)
+        taken(memory, {"x": next(handled) % 5}, no_ticket)
         if not done:
             signal.setitimer(signal.ITIMER_REAL, 5e-5)
 
@@ -387,8 +386,8 @@ def test_a_signal_handler_may_predict_and_learn_at_any_time() -> None:
     signal.setitimer(signal.ITIMER_REAL, 5e-5)
     try:
         for i in range(20_000):
-            memory.add({"x": i % 11}, prediction(0.1), no_tickets)
-            taken(memory, {"x": i % 3}, no_tickets)
+            memory.add({"x": i % 11}, prediction(0.1), no_ticket)
+            taken(memory, {"x": i % 3}, no_ticket)
     finally:
         done.append(True)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -427,8 +426,8 @@ def test_what_a_signal_handler_predicts_while_the_model_learns_is_remembered(
 
 def test_the_order_of_features_does_not_matter() -> None:
     memory = PredictionMemory(3)
-    memory.add({"a": 1, "b": 2}, ({}, None, 0), no_tickets)
-    assert taken(memory, {"b": 2.0, "a": 1}, no_tickets) is not None
+    memory.add({"a": 1, "b": 2}, ({}, None, 0), no_ticket)
+    assert taken(memory, {"b": 2.0, "a": 1}, no_ticket) is not None
 
 
 @pytest.mark.parametrize(
@@ -492,7 +491,7 @@ def test_rows_of_equal_features_in_succession_are_different_samples(n_rows: int)
             waiting.append((x, y, p, ticket))
             if len(waiting) > 30:
                 x, y_late, p_late, ticket = waiting.popleft()
-                hedge.learn_one(p_late, y_late, served=ticket)
+                hedge.learn_one(p_late, y_late, ticket=ticket)
                 model.learn_one(x, y_late)
 
 
@@ -503,11 +502,11 @@ def test_random_programs_find_a_prediction_of_the_same_features(program: Any, li
     waiting: list[tuple[int, int]] = []  # when, and of which sample
     for is_prediction, sample in program:
         if is_prediction:
-            memory.add({"x": sample}, prediction(made), no_tickets)
+            memory.add({"x": sample}, prediction(made), no_ticket)
             waiting.append((made, sample))
             made += 1
             continue
-        found = taken(memory, {"x": sample}, no_tickets)
+        found = taken(memory, {"x": sample}, no_ticket)
         same = [when for when, other in waiting if other == sample]
         if found is None:
             assert all(made - when > limit for when in same)
@@ -530,9 +529,9 @@ def test_lost_labels_do_not_shift_the_others(delay: int, n_values: int, lost: fl
     for t in range(2_000):
         x = {"x": int(rng.integers(n_values)), "turn": t % 2}
         samples.append(x)
-        memory.add(x, prediction(t), no_tickets)
+        memory.add(x, prediction(t), no_ticket)
         if t >= delay and rng.random() > lost:
-            found = taken(memory, samples[t - delay], no_tickets)
+            found = taken(memory, samples[t - delay], no_ticket)
             right.append(found is not None and found.raw[True] == t - delay)
     assert np.mean(right[50:]) > 0.95
     assert len(memory) <= 2 * max(5 * delay, 100)
@@ -541,10 +540,10 @@ def test_lost_labels_do_not_shift_the_others(delay: int, n_values: int, lost: fl
 def test_features_with_equal_hashes_are_told_apart() -> None:
     memory = PredictionMemory(10)
     assert hash(-1) == hash(-2)
-    memory.add({"a": -1}, prediction(0.9), no_tickets)
-    memory.add({"a": -2}, prediction(0.1), no_tickets)
-    assert taken(memory, {"a": -1}, no_tickets).raw == {True: 0.9}
-    assert taken(memory, {"a": -2}, no_tickets).raw == {True: 0.1}
+    memory.add({"a": -1}, prediction(0.9), no_ticket)
+    memory.add({"a": -2}, prediction(0.1), no_ticket)
+    assert taken(memory, {"a": -1}, no_ticket).raw == {True: 0.9}
+    assert taken(memory, {"a": -2}, no_ticket).raw == {True: 0.1}
 
 
 def three_labels(n: int, seed: int = 0) -> CalibratedClassifier:
@@ -580,39 +579,36 @@ def test_predictions_of_many_labels_come_back_bit_for_bit(n_late: int, p: Any) -
         model.learn_one(x, "b", served=served)
     served = model.serve_one(x)
     model.predict_proba_one(x)
-    model._memory.store_latest(model._make_tickets)
-    found = taken(model._memory, x, model._make_tickets)
-    assert list(found.raw) == list(found.tickets) == list(served.raw)
+    model._memory.store_latest(model._make_ticket)
+    found = taken(model._memory, x, model._make_ticket)
     assert repr(found.raw) == repr(served.raw)
-    for label, (own, joint) in served.tickets.items():
-        for ticket, other in zip((own, joint), found.tickets[label], strict=True):
-            assert repr([other[0], *other[1]]) == repr([ticket[0], *ticket[1]])
+    assert isinstance(found.ticket, Ticket)
+    assert repr(tuple(found.ticket)) == repr(tuple(served.ticket))
 
 
 def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
     memory = PredictionMemory(9)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
         raw = dict.fromkeys(labels, 0.25)
-        memory.add({"x": i}, (raw, raw, 3), no_tickets)
-    memory.store_latest(no_tickets)
+        memory.add({"x": i}, (raw, raw, 3), no_ticket)
+    memory.store_latest(no_ticket)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
-        found = taken(memory, {"x": i}, no_tickets)
+        found = taken(memory, {"x": i}, no_ticket)
         raw = dict.fromkeys(labels, 0.25)
-        assert repr(tuple(found)) == repr((raw, raw, 3, {}))
+        assert repr(tuple(found)) == repr((raw, raw, 3, None))
 
 
 def test_predictions_of_many_labels_take_little_memory() -> None:
-    """A third of what a ticket for each label takes."""
+    """A third of what the ticket takes."""
     memory, n = PredictionMemory(50), 100
     answers = tuple(np.random.default_rng(0).random(10).tolist())
-    tickets: dict[Any, Any] = {
-        i: JointTicket(Ticket(i, answers), Ticket(9, answers[1:])) for i in range(n)
-    }
-    raw = dict.fromkeys(tickets, 0.01)
+    owns = tuple((i, answers) for i in range(n))
+    ticket = Ticket((owns, (9, (answers[1:],) * n)))
+    raw = dict.fromkeys(range(n), 0.01)
     tracemalloc.start()
     for i in range(20):
-        memory.add({"x": i}, (dict(raw), None, 0), lambda raw, features: tickets)
-    memory.store_latest(lambda raw, features: tickets)
+        memory.add({"x": i}, (dict(raw), None, 0), lambda raw, features: ticket)
+    memory.store_latest(lambda raw, features: ticket)
     size = tracemalloc.get_traced_memory()[0] / 20
     tracemalloc.stop()
     assert len(memory) == 20
@@ -653,15 +649,15 @@ def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None
         for after in range(1, 300):
             for i in range(5):
                 with Interrupts(after):
-                    memory.add({"x": (after + i) % same}, prediction(0.1), no_tickets)
+                    memory.add({"x": (after + i) % same}, prediction(0.1), no_ticket)
                 with Interrupts(after):
-                    taken(memory, {"x": (after + i - 2) % same}, no_tickets)
+                    taken(memory, {"x": (after + i - 2) % same}, no_ticket)
     finally:
         sys.settrace(before)
     for i in range(5):
-        memory.add({"y": i}, prediction(0.1), no_tickets)
+        memory.add({"y": i}, prediction(0.1), no_ticket)
     for i in range(1, 5):
-        assert taken(memory, {"y": i}, no_tickets) is not None
+        assert taken(memory, {"y": i}, no_ticket) is not None
     assert len(memory) == len(memory._waiting.by_key) == 0
 
 
@@ -759,7 +755,7 @@ REFUSED: dict[str, Any] = {
     "weight": lambda model: model.learn_one(A, True, w=0.0),
     "served": lambda model: model.learn_one(A, True, served={True: math.nan}),
     "tickets": lambda model: model.learn_one(
-        A, True, served=Served({True: 1.0}, {True: 1.0}, {True: Ticket(10**9, (0.5,))})
+        A, True, served=Served({True: 1.0}, {True: 1.0}, Ticket((10**9, (0.5,))))
     ),
     "model": lambda model: model.learn_one({"fail": 1.0}, True),
     "label in a group": lambda model: model.learn_group([A, B, A], [True, False, "oops"]),
@@ -836,7 +832,7 @@ def test_rows_that_repeat_and_get_their_labels_by_event(order: str, share_lost: 
             kept = [kept[i] for i in rng.permutation(len(kept))]
         for p, ticket in kept[:: -1 if order == "last" else 1]:
             if rng.random() >= share_lost:
-                hedge.learn_one(p, outcome, served=ticket)
+                hedge.learn_one(p, outcome, ticket=ticket)
                 model.learn_one({"p": p}, outcome)
     assert abs(losses["model"] - losses["tickets"]) / n < 0.002
 

@@ -18,7 +18,6 @@ from streamcal import (
     PlattCalibrator,
     Served,
 )
-from streamcal.calibration.joint_hedge import JointTicket
 from streamcal.calibration.tickets import Ticket
 from tests.fixed_model import FixedModel, drifting_stream, features
 
@@ -34,7 +33,7 @@ def test_serve_one_predicts_and_changes_nothing() -> None:
     served = model.serve_one(x)
     assert served.calibrated == model.predict_proba_one(x)
     assert served.raw == model.classifier.predict_proba_one(x)
-    assert set(served.tickets) == {"a", "b", "c"}
+    assert isinstance(served.ticket, Ticket)
     assert pickle.dumps(model) == before
     assert pickle.loads(pickle.dumps(served)) == served
 
@@ -62,9 +61,9 @@ def test_a_bad_ticket_is_refused_before_the_model_learns() -> None:
         model.learn_one({"x": i}, i % 3 == 0)
     served = model.serve_one({"x": 1})
     before = pickle.dumps(model)
-    for ticket in (5, (90, (0.5,) * 6), (3, (0.5,) * 2)):
-        bad = Served(served.calibrated, served.raw, {True: ticket})
-        with pytest.raises((ValueError, TypeError), match="`served`"):
+    for ticket in (5, Ticket((90, (0.5,) * 6)), Ticket((3, (0.5,) * 2)), Ticket()):
+        bad = Served(served.calibrated, served.raw, ticket)
+        with pytest.raises((ValueError, TypeError), match="`ticket` must"):
             model.learn_one({"x": 1}, True, served=bad)
     assert pickle.dumps(model) == before
 
@@ -87,8 +86,8 @@ def test_served_of_another_model_is_refused_before_the_model_learns() -> None:
     for x, y in drifting_stream(20, 100):
         model.learn_one(x, y)
     before = pickle.dumps(other)
-    with pytest.raises(ValueError, match="`served` must come from this calibrator"):
-        other.learn_one(True, x={"x": 1}, ticket=model.serve_one(features(0.5)))
+    with pytest.raises(ValueError, match="`ticket` must come from this calibrator"):
+        other.learn_one({"x": 1}, True, served=model.serve_one(features(0.5)))
     assert pickle.dumps(other) == before
 
 
@@ -130,9 +129,7 @@ def test_served_survives_json_with_labels_of_every_type(labels: Any) -> None:
     assert list(back.raw) == list(served.raw)
     for label, known in zip(back.raw, labels, strict=True):
         assert type(label) is type(known.item() if isinstance(known, np.generic) else known)
-    assert len(back.tickets) in (1, len(labels))  # of True alone, or of each label
-    kind = JointTicket if len(labels) > 2 else Ticket
-    assert all(type(ticket) is kind for ticket in back.tickets.values())
+    assert isinstance(back.ticket, Ticket)
 
     twin = pickle.loads(pickle.dumps(model))
     model.learn_one(x, true[0], served=served)
@@ -144,7 +141,7 @@ def test_served_survives_json_with_labels_of_every_type(labels: Any) -> None:
 
 
 def test_served_survives_json_after_alarms_and_without_tickets() -> None:
-    for served in (Served({}, {}), Served({"a": 1.0}, {"a": 1 + 1e-12}, {}, 7)):
+    for served in (Served({}, {}), Served({"a": 1.0}, {"a": 1 + 1e-12}, None, 7)):
         assert through_json(served) == served
 
 
@@ -179,13 +176,13 @@ def nested(around: Callable[[Any], Any]) -> Any:
     return value
 
 
-GOOD = Served({"a": 0.25, "b": 0.75}, {"a": 0.5, "b": 0.5}, {"a": Ticket(3, (0.5, 0.1))}).to_dict()
+GOOD = Served({"a": 0.25, "b": 0.75}, {"a": 0.5, "b": 0.5}, Ticket((3, (0.5, 0.1)))).to_dict()
 CRAFTED: list[tuple[Any, type[Exception]]] = [
     (None, TypeError),
     ([], TypeError),
     (json.dumps(GOOD), TypeError),
     ({}, ValueError),
-    ({k: v for k, v in GOOD.items() if k != "tickets"}, ValueError),
+    ({k: v for k, v in GOOD.items() if k != "ticket"}, ValueError),
     ({**GOOD, "more": 1}, ValueError),
     ({**GOOD, "n_alarms": -1}, ValueError),
     ({**GOOD, "n_alarms": True}, TypeError),

@@ -20,7 +20,6 @@ from streamcal import (
     Served,
     TemperatureCalibrator,
 )
-from streamcal.calibration.joint_hedge import JointTicket
 from tests.fixed_model import FixedModel
 
 FIELDS = ("country", "device")
@@ -84,15 +83,6 @@ def mean_loss(model: Any, samples: Stream) -> float:
     return float(np.mean(losses))
 
 
-def as_plain(ticket: Any) -> Any:
-    """Return a ticket as tuples: a remembered one may have arrays."""
-    if isinstance(ticket, JointTicket):
-        return as_plain(ticket.one_vs_rest), as_plain(ticket.joint)
-    if isinstance(ticket, SegmentTicket):
-        return ticket.base and as_plain(ticket.base), as_plain(ticket.models)
-    return ticket.n_samples, tuple(ticket.answers)
-
-
 # What it computes --------------------------------------------------------------------------------
 
 
@@ -101,10 +91,10 @@ def test_two_labels_have_one_segment_calibrator(base: Any) -> None:
     model, alone = model_of(base), SegmentCalibrator(FIELDS, base=base or HedgedCalibrator())
     for x, y in stream(80):
         p = dict(x["p"])[True]
-        assert model.predict_proba_one(x)[True] == alone.predict_one(x, p)
-        assert model.calibrate_one(dict(x["p"]), x)[True] == alone.predict_one(x, p)
+        assert model.predict_proba_one(x)[True] == alone.predict_one(p, x)
+        assert model.calibrate_one(dict(x["p"]), x)[True] == alone.predict_one(p, x)
         model.learn_one(x, y, w=2.0)
-        alone.learn_one(x, p, y, 2.0)
+        alone.learn_one(p, y, 2.0, x=x)
     assert list(model.calibrators) == [True]
     assert model.calibrators[True].to_bytes() == alone.to_bytes()
 
@@ -115,10 +105,10 @@ def test_more_labels_have_one_each_against_the_rest() -> None:
     alone = {y: SegmentCalibrator(FIELDS, base=PlattCalibrator()) for y in labels}
     for x, y in stream(60, labels):
         for label, p in x["p"]:
-            alone[label].learn_one(x, p, label == y)
+            alone[label].learn_one(p, label == y, x=x)
         model.learn_one(x, y)
     x, _ = stream(1, labels, seed=5)[0]
-    expected = {label: alone[label].predict_one(x, p) for label, p in x["p"]}
+    expected = {label: alone[label].predict_one(p, x) for label, p in x["p"]}
     total = sum(expected.values())
     answer = model.predict_proba_one(x)
     assert answer == pytest.approx({label: p / total for label, p in expected.items()})
@@ -224,7 +214,7 @@ def test_tickets_survive_json() -> None:
             model = model_of(calibrator)
             served = model.serve_one(stream(1, labels)[0][0])
             assert Served.from_dict(json.loads(json.dumps(served.to_dict()))) == served
-            assert served.tickets
+            assert served.ticket
 
 
 def test_features_with_values_that_may_change_are_found_by_their_hash() -> None:
@@ -233,13 +223,12 @@ def test_features_with_values_that_may_change_are_found_by_their_hash() -> None:
     for x, y in samples[:20]:
         model.learn_one(x, y)
     late = [({**x, "extra": (1, i)}, y) for i, (x, y) in enumerate(samples[20:])]
-    tickets = [as_plain(model.serve_one(x).tickets[True]) for x, _ in late]
+    tickets = [model.serve_one(x).ticket for x, _ in late]
     for x, _ in late:
         model.predict_proba_one(x)
-    model._memory.store_latest(model._make_tickets)
+    model._memory.store_latest(model._make_ticket)
     for (x, _), ticket in zip(late, tickets, strict=True):
-        found = model._memory.find(x).prediction.tickets[True]
-        assert as_plain(found) == ticket
+        assert model._memory.find(x).prediction.ticket == ticket
 
 
 def test_tickets_of_other_calibrators_are_refused() -> None:
@@ -250,7 +239,7 @@ def test_tickets_of_other_calibrators_are_refused() -> None:
     x, y = stream(1)[0]
     for learner, other in ((model, plain), (plain, model)):
         before = learner.to_bytes()
-        with pytest.raises((ValueError, TypeError), match="`served` must"):
+        with pytest.raises((ValueError, TypeError), match="`ticket` must"):
             learner.learn_one(x, y, served=other.serve_one(x))
         assert learner.to_bytes() == before
 
@@ -266,11 +255,11 @@ def test_a_group_is_one_sample(labels: Any) -> None:
     for start in range(0, 40, 8):
         rows = samples[start : start + 8]
         p = [dict(x["p"])[labels[-1]] for x, _ in rows]
-        alone.learn_group([x for x, _ in rows], p, [y == labels[-1] for _, y in rows], 2.0)
+        alone.learn_group(p, [y == labels[-1] for _, y in rows], 2.0, x=[x for x, _ in rows])
     assert model.calibrators[labels[-1]].n_samples == 5
     x, p_last = samples[0][0], dict(samples[0][0]["p"])[labels[-1]]
-    expected = alone.predict_one(x, p_last)
-    assert model.calibrators[labels[-1]].predict_one(x, p_last) == pytest.approx(expected)
+    expected = alone.predict_one(p_last, x)
+    assert model.calibrators[labels[-1]].predict_one(p_last, x) == pytest.approx(expected)
 
 
 # Drift -------------------------------------------------------------------------------------------
@@ -288,8 +277,8 @@ def test_new_calibrators_know_the_segments_of_recent_samples(on_drift: str) -> N
     n_learned = {"shrink": 200, "reset": 1, "none": 250}[on_drift]
     assert calibrator.n_samples == n_learned + (on_drift == "shrink")
     assert len(calibrator.explain_one({})) == 4
-    known = [calibrator.predict_one({"country": f"c{i}"}, 0.5) for i in range(3)]
-    unknown = [calibrator.predict_one({"country": each}, 0.5) for each in ("changed", "new")]
+    known = [calibrator.predict_one(0.5, {"country": f"c{i}"}) for i in range(3)]
+    unknown = [calibrator.predict_one(0.5, {"country": each}) for each in ("changed", "new")]
     assert unknown[0] == unknown[1]
     assert (max(known) - min(known) > 0.02) == (on_drift != "reset")
 

@@ -34,7 +34,7 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.segments import SegmentCalibrator, check_fields
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Ticket, check_ticket_type
 from streamcal.kernels.plain import are_probabilities
 from streamcal.notebook.card import MOST_CARDS, card, labelled, note
 from streamcal.wrappers._drift import DriftMonitor, Sample
@@ -654,6 +654,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             return raw, shown, None
         if served.ticket is None or not self._strategy.makes_tickets:
             return raw, shown, None
+        check_ticket_type(served.ticket)
         self._strategy.for_labels(raw).check_ticket(raw, served.ticket)
         return raw, shown, served.ticket
 
