@@ -297,8 +297,8 @@ def test_a_damaged_note_of_labels_that_wait_is_a_line(tmp_path: Path) -> None:
         (2, 5.0),  # the score
         (3, 7.0),  # the label
         (7, [0, 0.5]),  # the ticket
-        (7, [10**6, *[0.5] * 16]),
-        (7, {"base": None, "models": [0, 0.5]}),
+        (7, [10**6, [0.5] * 16]),
+        (7, [None, [0, [0.5]]]),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--group", "w")], ids=["rows", "groups"])

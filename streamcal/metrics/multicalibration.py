@@ -435,7 +435,7 @@ def _names_of(columns: Any) -> Sequence[str]:
 
 def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
     """Return the values of a field as a list, or raise."""
-    values = field_column(columns, name, n_samples)
+    values = field_column(columns, name, n_samples, "columns")
     if values is None:
         raise ValueError(f"`fields` must be columns, got {name!r}")
     return values
