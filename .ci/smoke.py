@@ -147,7 +147,6 @@ USES = {
     "PAVStack": pushes,
     "PlattCalibrator": lambda: calibrates("PlattCalibrator"),
     "SegmentCalibrator": calibrates_segments,
-    "SegmentTicket": calibrates_segments,
     "Served": serves,
     "Staircase": lambda: streamcal.Staircase([1], [2], [0.5], [2.0], [1.5])(9.0),
     "StreamingThresholds": cuts,

@@ -41,6 +41,10 @@ def _leave_to_parent() -> None:
     module = sys.modules.get("multiprocess.process")
     if module is not None:
         module._children.difference_update(list(_children))
+    # A thread of the parent may have held the lock with which it names shared memory.
+    module = sys.modules.get("multiprocess.resource_tracker")
+    if module is not None and not module._resource_tracker._lock._is_owned():
+        module._resource_tracker._lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -204,11 +204,43 @@ def check_jobs(end: str) -> None:
             solve(0)
 
 
+def check_memory() -> None:
+    """Fork while a thread names shared memory; the child must be able to do so."""
+    from multiprocess import resource_tracker
+    from multiprocess.shared_memory import SharedMemory
+
+    import streamcal._processes  # noqa: F401  frees the lock
+
+    resource_tracker.ensure_running()
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with resource_tracker._resource_tracker._lock:
+            held.set()
+            forked.wait()
+
+    def name_memory() -> None:
+        memory = SharedMemory(create=True, size=1)
+        memory.close()
+        memory.unlink()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        in_child(name_memory)
+    finally:
+        forked.set()
+        thread.join()
+
+
 if __name__ == "__main__":
     case, *others = sys.argv[1:]
     if case == "locks":
         check_locks()
     elif case == "jobs":
         check_jobs(*others)
+    elif case == "memory":
+        check_memory()
     else:
         check_learners(case)

@@ -272,8 +272,8 @@ def test_a_label_is_learned_as_late_as_in_river(
                 value = calibrator.predict_one(x["p"])
             answers.append(value)
         else:
-            served = {"served": tickets[at]} if name == "hedge" else {}
-            calibrator.learn_one(x["p"], y, **served)
+            given = {"ticket": tickets[at]} if name == "hedge" else {}
+            calibrator.learn_one(x["p"], y, **given)
     result = calibrate(path, "--delay", delay, "--batch-size", 7, calibrator=name)
     assert column(result.stdout, "calibrated") == pytest.approx(answers, rel=1e-12)
 

@@ -46,7 +46,8 @@ def calibrate_a_model() -> int:
         model.learn_one(x, y, served=served)
     model.learn_group([x for x, _ in rows()[:3]], [True, True, True])
     assert_type(model.predict_proba_one({"a": 0.5, "b": 1.0}), dict[ClfTarget, float])
-    return model.calibrators[True].n_samples
+    n_samples: int = model.calibrators[True].n_samples
+    return n_samples
 
 
 def calibrate_scores() -> float:

@@ -268,7 +268,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._y_name = y_name
 
     @property
-    def calibrators(self) -> dict[ClfTarget, Calibrator]:
+    def calibrators(self) -> dict[ClfTarget, Any]:
         """The calibrators by label; with the labels False and True there is only that of True."""
         return dict(self._strategy.calibrators)
 
