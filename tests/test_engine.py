@@ -26,7 +26,7 @@ from streamcal import (
     SegmentCalibrator,
     VennAbersCalibrator,
 )
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.durable.engine import run
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import name_of
@@ -633,11 +633,15 @@ def test_whole_events_and_empty_ones() -> None:
         ({"id": ("a", [])}, TypeError),
         ({"key": []}, TypeError),
         ({"key": NAN}, ValueError),
-        ({"ticket": "x"}, TypeError),
-        ({"ticket": Ticket(("x", ()))}, ValueError),
-        ({"ticket": Ticket((1, (NAN,)))}, ValueError),
-        ({"ticket": Ticket((1, {}))}, ValueError),
-        ({"ticket": Ticket((None, [object()]))}, ValueError),
+        ({"served": "x"}, TypeError),
+        ({"served": Ticket((1, ()))}, TypeError),
+        ({"served": Prediction(NAN, None)}, ValueError),
+        ({"served": Prediction("x", None)}, TypeError),
+        ({"served": Prediction(0.5, "x")}, TypeError),
+        ({"served": Prediction(0.5, Ticket(("x", ())))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((1, (NAN,))))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((1, {})))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((None, [object()])))}, ValueError),
         ({"x": 5}, TypeError),
         ({"x": {"a": []}}, TypeError),
         ({"x": {1: "a"}}, TypeError),
@@ -657,20 +661,20 @@ def test_the_join_takes_only_what_its_bytes_hold(
         with pytest.raises(error):
             join.add(half._replace(**change))
         assert join.to_bytes() == before
-    join.add(Event(0.5, id="b", key=("k", None), ticket=Ticket((3, (0.5, 1.0)))))
-    ticket = Ticket(((2, (0.5,)), (3, (0.25, 1.0))))
+    join.add(Event(0.5, id="b", key=("k", None), served=Prediction(0.75, None)))
+    served = Prediction(0.25, Ticket(((2, (0.5,)), (3, (0.25, 1.0)))))
     x = {"a": np.float32(0.5), "b": NAN, "c": "é", "d": 2**64, "e": True, "f": pd.NA}
-    join.add(Event(0.5, id="c", ticket=ticket, x=x))
+    join.add(Event(0.5, id="c", served=served, x=x))
     joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
     assert joined is not None
     kept = {"a": 0.5, "b": None, "c": "é", "d": 2**64, "e": True, "f": None}
-    assert joined[-2:] == (ticket, kept)
+    assert joined[-2:] == (served, kept)
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 
-def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
-    ticket: Any = "x"
-    events = [Event(NAN, 1.0, id="a", ticket=ticket), Event(0.5, id="b", ticket=ticket)]
+def test_what_was_served_is_not_read_from_the_source(tmp_path: Path) -> None:
+    served: Any = "x"
+    events = [Event(NAN, 1.0, id="a", served=served), Event(0.5, id="b", served=served)]
     with Store(tmp_path / "run.db") as store:
         assert run(events, PlattCalibrator(), lambda at, p: None, store, join=LabelJoin(5)) == 2
     assert contents(tmp_path / "run.db")[0] == 2
@@ -681,9 +685,9 @@ def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
     [
         Event(5.0, id="a"),
         Event(NAN, 7.0, id="a"),
-        Event(0.5, id="a", ticket=Ticket((0, (0.5,)))),
-        Event(0.5, id="a", ticket=Ticket((9, (0.5,) * 10))),
-        Event(0.5, id="a", ticket=Ticket((None, (0, (0.5,))))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((0, (0.5,))))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((9, (0.5,) * 10)))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((None, (0, (0.5,)))))),
         Event(0.5, id="a", w=-1.0),
     ],
 )
@@ -860,16 +864,16 @@ def test_segments_are_learned_as_by_their_calibrator(
     twins = {event.key: SegmentCalibrator(FIELDS) for event in events}
     join, values = LabelJoin(12), []
     for event in events:
-        twin, ticket, value = twins[event.key], None, NAN
+        twin, served = twins[event.key], None
         x = event.x and {name: event.x[name] for name in FIELDS}
         if x is not None:
-            value, ticket = twin.serve_one(event.score, x)
-        values.append(value)
-        sample = join.add(event._replace(ticket=ticket, x=x))
+            served = twin.serve_one(event.score, x)
+        values.append(NAN if served is None else served.value)
+        sample = join.add(event._replace(served=served, x=x))
         if sample is not None and sample.x is not None:
-            served: Any = sample.ticket if joined else None
+            ticket = sample.served.ticket if joined and sample.served else None
             numbers = sample.score, sample.y, sample.w
-            twins[sample.key].learn_one(*numbers, x=sample.x, ticket=served)
+            twins[sample.key].learn_one(*numbers, x=sample.x, ticket=ticket)
     received: dict[int, float] = {}
     for stop in (3, 4, 11, len(events)):
         with Store(tmp_path / "run.db") as store:

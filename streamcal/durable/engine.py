@@ -279,15 +279,11 @@ class _Loop:
         values = []
         samples: list[tuple[float, ...]] = []
         for at, event in enumerate(events, self.offset + 1):
-            n_duplicates = join.n_duplicates
             value, sample = _learn_one(event, self.keyed, join, self.store)
             values.append(value)
             if sample is not None:
-                served = self.timeline.recall(event.id) if math.isnan(value) else value
+                served = math.nan if sample.served is None else sample.served.value
                 samples.append((at, sample.score, served, sample.y))
-            elif event.id is not None and join.n_duplicates == n_duplicates:
-                if not math.isnan(value):
-                    self.timeline.remember(event.id, at, value, join.horizon)
         return np.array(values), np.array(samples).reshape(-1, 4)
 
     def is_committed(self) -> bool:
@@ -506,13 +502,14 @@ def _learn_one(
     event: Event, keyed: KeyedCalibrator, join: LabelJoin, store: Store
 ) -> tuple[float, Event | None]:
     """Return the value of an event's score, and the sample that it completes, which is learned."""
-    value, ticket = math.nan, None  # a ticket that comes with a label is not used
+    served = None  # what comes with a label is not used
     if not math.isnan(event.score):
-        value, ticket = keyed.serve_one(event.key, float(event.score), x=event.x)
-    sample = join.add(event._replace(ticket=ticket))
+        served = keyed.serve_one(event.key, float(event.score), x=event.x)
+    sample = join.add(event._replace(served=served))
     if sample is not None:
         waited = math.isnan(event.score) or math.isnan(event.y)
         numbers = sample.score, sample.y, sample.w
         with errors_of_waiting(store.path if waited else None):
-            keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=sample.ticket)
-    return value, sample
+            ticket = None if sample.served is None else sample.served.ticket
+            keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=ticket)
+    return math.nan if served is None else served.value, sample
