@@ -609,7 +609,7 @@ def test_what_waits_in_vain_is_given_up() -> None:
     assert (join.n_waiting, join.n_expired) == (1, 1)
     for _ in range(4):
         join.add(score(None))
-    assert (join.n_waiting, join.n_expired, len(join._seen)) == (0, 2, 0)
+    assert (join.n_waiting, join.n_expired, len(join._room)) == (0, 2, 0)
     join.add(score("never", 0.9))  # an id may be used again
     again = join.add(label("never"))
     assert again is not None
@@ -693,7 +693,8 @@ def test_what_was_served_is_not_read_from_the_source(tmp_path: Path) -> None:
 )
 def test_a_half_that_waits_and_cannot_be_learned_is_damage(tmp_path: Path, half: Event) -> None:
     join, other = LabelJoin(9), label("a") if math.isnan(half.y) else score("a")
-    join._seen["a"], join._now = (1, half), 1
+    join._room.add(1, "a", half)
+    join._now = 1
     with Store(tmp_path / "run.db") as store:
         store.save({"join": join}, 1)
         with pytest.raises(StoreError, match=r"run\.db is damaged: a sample that waited"):

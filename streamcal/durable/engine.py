@@ -52,13 +52,13 @@ from numpy.typing import NDArray
 from streamcal._validation import as_vector, check_count
 from streamcal.calibration.base import Calibrator, is_calibrator
 from streamcal.durable.errors import StoreError, errors_of_waiting
+from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.durable.keys import name_of
 from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
-from streamcal.durable.waiting import pack_fields
 
 _SOURCE, _SINK = "source", "sink"  # the names of their tokens among the notes
 
