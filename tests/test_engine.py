@@ -471,14 +471,113 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         anything = None
         with pytest.raises(TypeError, match="`sink` must be callable, got None"):
             run(EVENTS, PlattCalibrator(), anything, store)
-        with pytest.raises(TypeError, match="`store` must be a Store, got None"):
-            run(EVENTS, PlattCalibrator(), sink, anything)
         anything = 9
+        with pytest.raises(TypeError, match="`store` must be a Store or None, got 9"):
+            run(EVENTS, PlattCalibrator(), sink, anything)
         with pytest.raises(TypeError, match="`join` must be a LabelJoin or None, got 9"):
             run(EVENTS, PlattCalibrator(), sink, store, join=anything)
         with pytest.raises(ValueError, match="must have been made with this `store`"):
             run(EVENTS, KeyedCalibrator(PlattCalibrator(), store=other), sink, store)
         assert len(store) == len(other) == 0
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+def test_a_run_without_a_store_gives_the_same_values(tmp_path: Path, joined: bool) -> None:
+    events, found = LATE if joined else EVENTS, []
+    with Store(tmp_path / "run.db") as store:
+        for given in (store, None):
+            received: dict[int, float] = {}
+            join = LabelJoin(9) if joined else None
+            sink = received_by(received)
+            n = run(events, HedgedCalibrator(), sink, given, batch_size=4, join=join)
+            assert n == len(events)
+            found.append([received[at] for at in range(n)])
+    np.testing.assert_array_equal(*found)
+
+
+class Columns:
+    """A source of batches, with as many samples in each as it likes."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+
+    def while_waiting(self, act: Any) -> None:
+        self.acts.append(act)
+
+    def read_batch(self, offset: int, n: int) -> Any:
+        for act in self.acts:
+            act()
+        return Piece(offset, min(offset + 1 + offset % 3, len(EVENTS))) if offset < 20 else None
+
+
+class Piece:
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+    def predict_learn(self, keyed: Any) -> Any:
+        events = EVENTS[self.start : self.end]
+        score, y, w, keys, *_ = zip(*events, strict=True)
+        return keyed.predict_learn_checked(keyed.check(keys, score, y, w))
+
+
+class Whole:
+    """A sink that can commit only when it has all."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+        self.calls: list[str] = []
+
+    def __call__(self, offset: int, values: Any) -> None:
+        assert offset == len(self.values)
+        self.values += values.tolist()
+
+    def can_commit(self) -> bool:
+        return "end" in self.calls
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+    def commit(self) -> int:
+        self.calls.append("commit")
+        return len(self.values)
+
+    def resume(self, token: Any) -> None:
+        assert token is None
+
+
+def test_batches_of_columns_and_a_sink_that_commits_at_the_end(tmp_path: Path) -> None:
+    expected: dict[int, float] = {}
+    with Store(tmp_path / "events.db") as store:
+        run(EVENTS[:20], PlattCalibrator(), received_by(expected), store)
+    with Store(tmp_path / "run.db") as store:
+        sink = Whole([])
+        with pytest.raises(KeyboardInterrupt):
+            run(Columns(), PlattCalibrator(), sink, store, stop=Stops(4))
+        assert (store.offset, store.notes, sink.calls) == (0, {}, [])
+        sink = Whole([])
+        n = run(Columns(), PlattCalibrator(), sink, store)
+        assert (store.offset, sink.calls) == (n, ["end", "commit"])
+        assert sink.values[:20] == [expected[at] for at in range(20)]
+
+
+class Stops:
+    """Raises after some calls, as Ctrl-C does."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self) -> bool:
+        self.n -= 1
+        if self.n < 0:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_a_run_that_is_stopped_while_its_source_waits_commits(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        stops = iter([False, False, False, False, False, True])
+        n = run(Columns(), PlattCalibrator(), lambda at, p: None, store, stop=lambda: next(stops))
+        assert 0 < n == store.offset < 20
 
 
 def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
