@@ -59,6 +59,7 @@ from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
+from streamcal.losses.ranges import TwoPoint
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
@@ -680,7 +681,7 @@ def use_segments(learner: SegmentCalibrator) -> None:
 
 def label_of(loss: losses.Loss, i: int) -> float:
     """Return a label in the range of a loss."""
-    if isinstance(loss.y_range, losses.TwoPoint):
+    if isinstance(loss.y_range, TwoPoint):
         return loss.y_range.high if i % 2 else loss.y_range.low
     return loss.y_range.clip(float(i % 2))
 

@@ -277,7 +277,7 @@ def learn_probabilities(draw: Draw, calibrator: Any, held: list[Any]) -> None:
 
 def _numbers(draw: Draw, loss: Any) -> tuple[Callable[[], Any], float, float]:
     """Return a function that draws labels of a loss, and the range of its values."""
-    from streamcal.losses import TwoPoint
+    from streamcal.losses.ranges import TwoPoint
 
     low, high = loss.z_range.low, loss.z_range.high
     if isinstance(loss.y_range, TwoPoint):
@@ -1126,7 +1126,9 @@ def _add_decisions() -> None:
         cost=1.0,
     )
 
-    names = decision.METRIC_NAMES
+    from streamcal.decision.goals import METRIC_NAMES
+
+    names = METRIC_NAMES
 
     def learn(draw: Draw, eum: Any, held: list[Any]) -> None:
         eum.learn_one(draw.score(), draw.binary(), draw.weight())

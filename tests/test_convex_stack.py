@@ -19,14 +19,13 @@ from streamcal.losses import (
     Absolute,
     Expectile,
     Huber,
-    Interval,
     LogCosh,
     Lp,
     Pinball,
     PseudoHuber,
-    TwoPoint,
     from_function,
 )
+from streamcal.losses.ranges import Interval, TwoPoint
 from tests import named
 from tests import oracles_convex as oracles
 

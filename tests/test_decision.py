@@ -16,8 +16,6 @@ from streamcal.decision import (
     AM,
     GTPPR,
     MCC,
-    METHODS,
-    METRIC_NAMES,
     SEC,
     Accuracy,
     FBeta,
@@ -35,6 +33,8 @@ from streamcal.decision import (
     utility_curve,
 )
 from streamcal.decision.exponentials import OutOfReachError, exponential_sum
+from streamcal.decision.goals import METRIC_NAMES
+from streamcal.decision.maximization import METHODS
 from tests import oracles_decision as oracle
 
 CONVENTIONS = (0, 1, "present")

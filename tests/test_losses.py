@@ -21,7 +21,6 @@ from streamcal import losses
 from streamcal.losses import (
     Exponential,
     Gamma,
-    Interval,
     Linex,
     Log,
     Logistic,
@@ -29,8 +28,8 @@ from streamcal.losses import (
     Poisson,
     Squared,
     Tweedie,
-    TwoPoint,
 )
+from streamcal.losses.ranges import Interval, TwoPoint
 
 ALL = [
     Squared(),

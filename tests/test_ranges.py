@@ -29,6 +29,7 @@ from streamcal import (
     metrics,
 )
 from streamcal.isotonic.convex_stack import ConvexBlocks
+from streamcal.losses.ranges import Interval
 from tests import programs
 from tests.programs import Draw, rising, within
 
@@ -63,7 +64,7 @@ def samples(draw: Draw, loss: losses.Loss, n: int) -> list[tuple[float, float, f
 
 def ends(loss: losses.Loss) -> tuple[float, float]:
     """Return the ends of what the best values of blocks can be."""
-    if loss.minimized_by_label and isinstance(loss.y_range, losses.Interval):
+    if loss.minimized_by_label and isinstance(loss.y_range, Interval):
         return loss.y_range.clip(-math.inf), loss.y_range.clip(math.inf)
     return loss.z_range.low, loss.z_range.high
 

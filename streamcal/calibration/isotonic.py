@@ -36,6 +36,7 @@ from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.losses.names import get_mean
 from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
@@ -133,7 +134,7 @@ class IsotonicCalibrator(Calibrator):
         self.prior = prior
         self.interpolation = interpolation
         self.max_scores = max_scores
-        self._loss = losses.get_mean(loss)
+        self._loss = get_mean(loss)
         self._statistics = LabelStatistics(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels

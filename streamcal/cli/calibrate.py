@@ -41,7 +41,7 @@ from streamcal.cli.summary import Summary, Totals
 
 if TYPE_CHECKING:
     from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
-    from streamcal.tables import Output
+    from streamcal.tables.output import Output
 
 EXAMPLES = (
     "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
@@ -151,7 +151,9 @@ def calibrate(
     with usage_errors():
         check_exists(*table)
         summary = Summary(quiet=quiet, as_json=json)
-    from streamcal import tables
+    from streamcal.tables.open import format_of
+    from streamcal.tables.output import Output, is_standard
+    from streamcal.tables.series import Series
 
     segment = segment or None
     with usage_errors():
@@ -159,9 +161,9 @@ def calibrate(
     columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
     settings = Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
-        kind = tables.format_of(*table, out, given=file_format)
+        kind = format_of(*table, out, given=file_format)
         settings.check(columns)
-        output = tables.Output(out)
+        output = Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
         check_folder(out)
         if plot is not None:
@@ -171,7 +173,7 @@ def calibrate(
     totals = settings.new_totals()
     sample = None if plot is None or store is not None else UniformSample(3)
     loop: Loop
-    source = tables.Series(
+    source = Series(
         table,
         columns.names,
         new_column=new_column,
@@ -188,7 +190,7 @@ def calibrate(
         reader = RowReader(needed, on_error)
         loop = Loop(columns, make, reader, totals, sample, checkpoint)
         with source, output:
-            hidden = quiet or tables.is_standard(out)
+            hidden = quiet or is_standard(out)
             loop.run(source, source.writer(output), hidden=hidden)
         if line := checkpoint.nothing_to_do():
             summary.add(line, rows=totals.n_written, finished_before=True)
@@ -234,7 +236,7 @@ def _check_plot(path: Path, loss: str) -> None:
 
 def _check_resumable(out: Path) -> None:
     """Raise ``ValueError`` unless a run with --store can write this."""
-    from streamcal.tables import is_standard
+    from streamcal.tables.output import is_standard
 
     if is_standard(out) or not (out.is_file() or not out.exists()):
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
@@ -280,7 +282,7 @@ def _sample_of_output(
 
 def _check_labels(picture: Path, totals: Totals) -> None:
     """Raise `TableError` unless a reliability diagram can show the labels."""
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     if not totals.n_labelled:
         raise TableError(f"no row has a label, so there is no {picture}")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from streamcal.cli.rows import Rows
     from streamcal.cli.sample import UniformSample
     from streamcal.durable.keyed import Samples
-    from streamcal.tables import Chunk, Series, Writer
+    from streamcal.tables.base import Chunk, Writer
+    from streamcal.tables.series import Series
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from streamcal.durable.errors import StoreError
 from streamcal.durable.keyed import KeyedCalibrator
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
-from streamcal.tables import Output, is_standard
+from streamcal.tables.output import Output, is_standard
 
 
 class NoCheckpoint:

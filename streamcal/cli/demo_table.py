@@ -22,7 +22,7 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.cli.image_files import save
 from streamcal.metrics.log_loss import RULE, log_losses
-from streamcal.tables import write_file
+from streamcal.tables.output import write_file
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -76,7 +76,10 @@ class MicroBatcher:
         return len(self._held)
 
     def push(self, x: Features, key: Any = None, now: float | None = None) -> list[Released]:
-        """Add a sample; return the decisions that are due, in the order of arrival."""
+        """Add a sample; return the decisions that are due, in the order of arrival.
+
+        A decision is a named tuple ``(key, x, label)``.
+        """
         moment = time.monotonic() if now is None else as_number(now, "now")
         if not self._held:
             self._batch_start = moment

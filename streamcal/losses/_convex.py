@@ -1,7 +1,7 @@
 """Convex losses whose block minimiser is not a mean: for medians, quantiles, expectiles, outliers.
 
 At the best common value of a block the sum of weighted derivatives changes its sign; solvers use
-only these derivatives (`streamcal.losses.derivative`). Values are written once, for NumPy and JAX.
+only these derivatives (`derivatives.derivative`). Values are written once, for NumPy and JAX.
 Each loss is least where the value is the label.
 
 Quantiles and expectiles: Newey & Powell, *Asymmetric Least Squares Estimation and Testing*,
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_number, check_choice
-from streamcal.losses._base import Interval, Loss, TwoPoint
+from streamcal.losses._base import Loss
 from streamcal.losses._namespace import as_arrays
+from streamcal.losses.ranges import Interval, TwoPoint, as_range
 
 TIES = ("lower", "midpoint", "upper")
 
@@ -324,8 +325,8 @@ class FunctionLoss(Loss):
 def from_function(
     function: Callable[[Any, Any], Any],
     *,
-    z_range: Interval = _REAL,
-    y_range: Interval | TwoPoint = _REAL,
+    z_range: tuple[float, float] | Interval = _REAL,
+    y_range: tuple[float, float] | set[float] | Interval | TwoPoint = _REAL,
     name: str = "function",
     check: bool = True,
 ) -> FunctionLoss:
@@ -335,10 +336,11 @@ def from_function(
     ----------
     function : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
-    z_range : Interval
-        The values z for which it is defined.
-    y_range : Interval or TwoPoint
-        The labels y for which it is defined.
+    z_range : pair of floats
+        The values z for which it is defined: the ends of an interval, which contains its finite
+        ends, or the range of another loss, as ``losses.Gamma.z_range`` for all positive numbers.
+    y_range : pair or set of two floats
+        The labels y for which it is defined: an interval as above, or a set ``{low, high}``.
     name : str
         Its name in messages.
     check : bool
@@ -351,17 +353,18 @@ def from_function(
     Raises
     ------
     ValueError
-        If the derivative falls somewhere on the grid, or is NaN there.
+        If the derivative falls somewhere on the grid, or is NaN there, or a range is empty.
     TypeError
-        If JAX cannot trace ``function``, or it does not return a scalar.
+        If a range is of another form, JAX cannot trace ``function``, or it does not return a
+        scalar.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> from streamcal import losses
     >>> quartic = losses.from_function(lambda z, y: (z - y) ** 4, name="quartic")
-    >>> float(losses.derivative(quartic, [3.0], [1.0])[0])
-    32.0
+    >>> float(quartic(3.0, 1.0))
+    16.0
     >>> losses.from_function(lambda z, y: jnp.cos(z - y), name="cosine")
     Traceback (most recent call last):
     ...
@@ -370,15 +373,14 @@ def from_function(
     """
     if not callable(function):
         raise TypeError(f"`function` must be a function of z and y, got {function!r}")
-    if not isinstance(z_range, Interval):
-        raise TypeError(f"`z_range` must be an Interval, got {z_range!r}")
-    if not isinstance(y_range, Interval | TwoPoint):
-        raise TypeError(f"`y_range` must be an Interval or a TwoPoint, got {y_range!r}")
+    values, labels = as_range(z_range, "z_range"), as_range(y_range, "y_range")
+    if not isinstance(values, Interval):
+        raise TypeError(f"`z_range` must be an interval, got {z_range!r}")
     if not isinstance(name, str):
         raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses.derivatives import pointwise
 
-    loss = FunctionLoss(function=function, name=name, z_range=z_range, y_range=y_range)
+    loss = FunctionLoss(function=function, name=name, z_range=values, y_range=labels)
     pointwise(loss)
     if check:
         _check_convex(loss)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_number
-from streamcal.losses._base import Floats, Interval, MeanLoss, TwoPoint
+from streamcal.losses._base import Floats, MeanLoss
 from streamcal.losses._namespace import as_arrays
+from streamcal.losses.ranges import Interval, TwoPoint
 
 
 @dataclass(frozen=True, kw_only=True)

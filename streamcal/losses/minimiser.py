@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.losses._base import Interval, Loss
+from streamcal.losses._base import Loss
 from streamcal.losses._convex import Absolute, Pinball
+from streamcal.losses.ranges import Interval
 
 _MIN_INT64 = -(2**63)
 

@@ -19,7 +19,7 @@ from streamcal import losses
 from streamcal._extras import jax, jnp
 from streamcal.isotonic.anytime.problem import Problem, derivative_error
 from streamcal.kernels.threshold_decomposition import midpoint
-from streamcal.losses.derivatives import padded, pointwise
+from streamcal.losses.derivatives import derivative, padded, pointwise
 
 Array = Any
 
@@ -73,7 +73,7 @@ class Device:
         problem = self._problem
         at = float(midpoint(float(self._low[begin]), float(self._high[begin])))
         z = at + (np.zeros(self._n) if problem.offset is None else problem.offset)
-        slopes = problem.w * losses.derivative(problem.loss, z, problem.y)
+        slopes = problem.w * derivative(problem.loss, z, problem.y)
         return derivative_error(problem.loss, slopes, z, problem.y, problem.w, begin)
 
 
