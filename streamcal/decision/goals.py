@@ -343,10 +343,11 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     ----------
     metric : str, Metric or river metric
         Names are "f1", "f2", "f0.5", "precision", "jaccard", "am", "balanced_accuracy", "gmean",
-        "hmean", "qmean", "gtppr", "mcc", "kappa", "sec" and "accuracy". Of river's metrics F1, FBeta, Precision, Recall, Jaccard,
-        BalancedAccuracy, MCC, CohenKappa and Accuracy are supported, for the label True and with
-        river's conventions for 0/0. Others raise an error, among them ``FowlkesMallows`` (see
-        `GTPPR`) and ``GeometricMean``, whose value without one class depends on predictions.
+        "hmean", "qmean", "gtppr", "mcc", "kappa", "sec" and "accuracy". Of river's metrics F1,
+        FBeta, Precision, Recall, Jaccard, BalancedAccuracy, MCC, CohenKappa and Accuracy are
+        supported, for the label True and with river's conventions for 0/0. Others raise an error,
+        among them ``FowlkesMallows`` (see `GTPPR`) and ``GeometricMean``, whose value without one
+        class depends on predictions.
 
     Raises
     ------
