@@ -20,7 +20,6 @@ from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
 from streamcal.metrics.base import as_events
 from streamcal.metrics.corp import SCORES, mean_score_of
 from streamcal.notebook.shape import Shape
-from streamcal.wrappers.snapshot import ModelSnapshot
 
 Array = NDArray[np.float64]
 Path = tuple[Array, Array]
@@ -332,7 +331,8 @@ def shapes_of(thing: Any) -> dict[Any, Shape]:
     TypeError
         If it has neither ``staircase`` nor ``predict_many``, or is a model, which maps features.
     """
-    if isinstance(thing, base.Classifier | base.Regressor | ModelSnapshot):
+    model = isinstance(thing, base.Classifier | base.Regressor)
+    if model or hasattr(thing, "predict_proba_one"):  # a snapshot of a model
         raise TypeError(
             f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
             " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
