@@ -15,13 +15,13 @@ from streamcal._state.score_index import check_edges, check_held, check_hulls, r
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
-    as_number,
     as_score,
     as_vector,
     as_weight,
     check_choice,
     check_count,
     check_half_life,
+    check_within,
     growth_per_sample,
 )
 from streamcal._whole import Step
@@ -126,8 +126,7 @@ class IsotonicCalibrator(Calibrator):
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
         check_count(max_scores, "max_scores", _FEWEST_SCORES)
-        if not 0.0 <= as_number(prior, "prior") <= LARGEST:
-            raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
+        check_within(prior, "prior", f"[0, {LARGEST:g}]")
         self.loss = loss
         self.window = window
         self.half_life = half_life

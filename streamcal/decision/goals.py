@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from streamcal._validation import as_number
+from streamcal._validation import as_within
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.decision.metric import ROUNDING, Metric, ZeroDivision
 from streamcal.kernels import confusion
@@ -414,10 +414,7 @@ def _metric_of_river(metric: Any) -> Metric:
 
 def _as_coefficient(value: Any, name: str) -> float:
     """Return a coefficient that can be squared and summed without overflow."""
-    number = as_number(value, name)
-    if not abs(number) <= 1e15:
-        raise ValueError(f"`{name}` must be a number of at most 1e15, got {number}")
-    return number
+    return as_within(value, name, "[-1e15, 1e15]")
 
 
 def _as_coefficients(values: Sequence[float], name: str) -> tuple[float, ...]:

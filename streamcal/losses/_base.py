@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._validation import as_within
 from streamcal.losses.ranges import Interval, TwoPoint
 
 Floats = TypeVar("Floats", float, NDArray[np.float64])
@@ -156,3 +157,8 @@ class MeanLoss(Loss):
         except (ArithmeticError, ValueError):  # a loss of a user, at an infinite end of its range
             return -math.inf, math.inf
         return (least, most) if least < most else (-math.inf, math.inf)
+
+
+def set_parameter(loss: object, name: str, interval: str) -> None:
+    """Store a parameter of a frozen loss as a float, or raise unless it is in an interval."""
+    object.__setattr__(loss, name, as_within(getattr(loss, name), name, interval))

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, check_choice
-from streamcal.losses._base import Loss
+from streamcal._validation import check_choice
+from streamcal.losses._base import Loss, set_parameter
 from streamcal.losses._namespace import as_arrays
 from streamcal.losses.ranges import Interval, TwoPoint, as_range
 
@@ -72,7 +72,7 @@ class Pinball(_Residual):
     name = "pinball"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
+        set_parameter(self, "tau", "(0, 1)")
         check_choice(self.ties, "ties", TIES)
 
     @np.errstate(all="ignore")
@@ -143,7 +143,7 @@ class Expectile(_Residual):
     name = "expectile"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
+        set_parameter(self, "tau", "(0, 1)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -183,7 +183,7 @@ class Huber(_Residual):
     name = "huber"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
+        set_parameter(self, "delta", "(0, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -220,7 +220,7 @@ class PseudoHuber(_Residual):
     name = "pseudo-huber"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
+        set_parameter(self, "delta", "(0, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -281,10 +281,7 @@ class Lp(_Residual):
     name = "lp"
 
     def __post_init__(self) -> None:
-        p = as_number(self.p, "p")
-        if not 1.0 < p < math.inf:
-            raise ValueError(f"`p` must be greater than 1 and finite, got {self.p!r}")
-        _set_parameter(self, "p", p)
+        set_parameter(self, "p", "(1, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -425,21 +422,3 @@ def _grid(range_: Interval | TwoPoint, n: int) -> NDArray[np.float64]:
     if bounds[0]:
         return range_.low + max(1.0, abs(range_.low)) * steps
     return (range_.high - max(1.0, abs(range_.high)) * steps)[::-1]
-
-
-def _set_parameter(loss: Loss, parameter: str, value: float) -> None:
-    object.__setattr__(loss, parameter, value)
-
-
-def _as_share(value: Any, name: str) -> float:
-    number = as_number(value, name)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"`{name}` must be strictly between 0 and 1, got {value!r}")
-    return number
-
-
-def _as_positive(value: Any, name: str) -> float:
-    number = as_number(value, name)
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")
-    return number

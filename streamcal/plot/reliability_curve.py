@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from streamcal._validation import check_choice
+from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
@@ -210,10 +210,9 @@ def band_finder(
     """
     check_choice(band, "band", KINDS)
     check_choice(method, "method", METHODS)
+    check_within(level, "level", "(0, 1) or None")
     if level is None:
         return None
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
 
     def find(happened: Array, p: Array) -> Band:
         scores, group = np.unique(p, return_inverse=True)

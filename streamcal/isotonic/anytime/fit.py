@@ -1,6 +1,5 @@
 """The functions that solve: `anytime_isotonic`, and its maps after each round."""
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from streamcal import losses
 from streamcal._extras import check_jax
-from streamcal._validation import as_number, check_choice, check_count
+from streamcal._validation import check_choice, check_count, check_within
 from streamcal.isotonic.anytime.derivatives import Derivatives
 from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
 from streamcal.isotonic.anytime.quantiles import Quantiles
@@ -164,8 +163,7 @@ def check_limits(rounds: int | None, tol: float | None, deadline: float | None) 
     """Raise ``ValueError`` or ``TypeError`` unless each is positive or None."""
     check_count(rounds, "rounds", optional=True)
     for name, value in (("tol", tol), ("deadline", deadline)):
-        if value is not None and not 0.0 < as_number(value, name) < math.inf:
-            raise ValueError(f"`{name}` must be a positive finite number or None, got {value!r}")
+        check_within(value, name, "(0, inf) or None")
 
 
 def _make_limits(rounds: int | None, tol: float | None, deadline: float | None) -> _Limits:
