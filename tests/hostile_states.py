@@ -54,7 +54,7 @@ from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
@@ -135,9 +135,9 @@ def ordinals(learner: Any, i: int) -> None:
 
 
 def events(join: LabelJoin, i: int) -> None:
-    ticket = None if i % 3 else Ticket((i, (0.25, 0.5)))
+    served = None if i % 3 else Prediction(0.25, Ticket((i, (0.25, 0.5))))
     x = None if i % 2 else {"a": i, "b": "é", "c": None}
-    join.add(Event(SCORES[i], key=("k", i % 4), id=i, ticket=ticket, x=x))
+    join.add(Event(SCORES[i], key=("k", i % 4), id=i, served=served, x=x))
     if i % 2:
         join.add(Event(math.nan, y=1.0, id=i - 1))
 
@@ -145,7 +145,6 @@ def events(join: LabelJoin, i: int) -> None:
 def moments(timeline: Timeline, i: int) -> None:
     start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
     timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
-    timeline.remember(("k", i), int(start), 0.5, horizon=1_000)
     timeline.updated, timeline.end = float(i), 100 * i
 
 
@@ -628,7 +627,6 @@ def use(learner: Any) -> None:
         n = learner.periods().n.sum()
         for i in range(30):
             moments(learner, i)
-            learner.recall(("k", i // 2))
         assert learner.periods().n.sum() == n + 3_000
         assert len(learner.recent) == 2_000
     else:

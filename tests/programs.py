@@ -1347,18 +1347,12 @@ def _add_stores() -> None:
         raw, calibrated, y = np.array([[draw.probability() for _ in range(n)] for _ in range(3)])
         timeline.add(start + 1.0 + np.arange(n), raw, calibrated, y > 0.5, now=start)
 
-    def serve_late(draw: Draw, timeline: Any, held: list[Any]) -> None:
-        start = int(max(timeline.periods().ends, default=0.0))
-        timeline.remember(name(draw) or 0, start, draw.random.random(), horizon=draw.size())
-        value = timeline.recall(name(draw) or 0)
-        assert math.isnan(value) or 0.0 <= value <= 1.0
-
     def ask_timeline(timeline: Any) -> Any:
         periods = timeline.periods()
         assert len(timeline.recent) <= periods.n.sum()
         return *(part.tolist() for part in periods), timeline.recent.tolist()
 
-    CASES[Timeline] = Case(lambda draw: Timeline(), [add_samples, serve_late], ask_timeline)
+    CASES[Timeline] = Case(lambda draw: Timeline(), [add_samples], ask_timeline)
 
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)

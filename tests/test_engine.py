@@ -26,7 +26,7 @@ from streamcal import (
     SegmentCalibrator,
     VennAbersCalibrator,
 )
-from streamcal.calibration.tickets import Ticket
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.durable.engine import run
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import name_of
@@ -471,14 +471,113 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         anything = None
         with pytest.raises(TypeError, match="`sink` must be callable, got None"):
             run(EVENTS, PlattCalibrator(), anything, store)
-        with pytest.raises(TypeError, match="`store` must be a Store, got None"):
-            run(EVENTS, PlattCalibrator(), sink, anything)
         anything = 9
+        with pytest.raises(TypeError, match="`store` must be a Store or None, got 9"):
+            run(EVENTS, PlattCalibrator(), sink, anything)
         with pytest.raises(TypeError, match="`join` must be a LabelJoin or None, got 9"):
             run(EVENTS, PlattCalibrator(), sink, store, join=anything)
         with pytest.raises(ValueError, match="must have been made with this `store`"):
             run(EVENTS, KeyedCalibrator(PlattCalibrator(), store=other), sink, store)
         assert len(store) == len(other) == 0
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+def test_a_run_without_a_store_gives_the_same_values(tmp_path: Path, joined: bool) -> None:
+    events, found = LATE if joined else EVENTS, []
+    with Store(tmp_path / "run.db") as store:
+        for given in (store, None):
+            received: dict[int, float] = {}
+            join = LabelJoin(9) if joined else None
+            sink = received_by(received)
+            n = run(events, HedgedCalibrator(), sink, given, batch_size=4, join=join)
+            assert n == len(events)
+            found.append([received[at] for at in range(n)])
+    np.testing.assert_array_equal(*found)
+
+
+class Columns:
+    """A source of batches, with as many samples in each as it likes."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+
+    def while_waiting(self, act: Any) -> None:
+        self.acts.append(act)
+
+    def read_batch(self, offset: int, n: int) -> Any:
+        for act in self.acts:
+            act()
+        return Piece(offset, min(offset + 1 + offset % 3, len(EVENTS))) if offset < 20 else None
+
+
+class Piece:
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+    def predict_learn(self, keyed: Any) -> Any:
+        events = EVENTS[self.start : self.end]
+        score, y, w, keys, *_ = zip(*events, strict=True)
+        return keyed.predict_learn_checked(keyed.check(keys, score, y, w))
+
+
+class Whole:
+    """A sink that can commit only when it has all."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+        self.calls: list[str] = []
+
+    def __call__(self, offset: int, values: Any) -> None:
+        assert offset == len(self.values)
+        self.values += values.tolist()
+
+    def can_commit(self) -> bool:
+        return "end" in self.calls
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+    def commit(self) -> int:
+        self.calls.append("commit")
+        return len(self.values)
+
+    def resume(self, token: Any) -> None:
+        assert token is None
+
+
+def test_batches_of_columns_and_a_sink_that_commits_at_the_end(tmp_path: Path) -> None:
+    expected: dict[int, float] = {}
+    with Store(tmp_path / "events.db") as store:
+        run(EVENTS[:20], PlattCalibrator(), received_by(expected), store)
+    with Store(tmp_path / "run.db") as store:
+        sink = Whole([])
+        with pytest.raises(KeyboardInterrupt):
+            run(Columns(), PlattCalibrator(), sink, store, stop=Stops(4))
+        assert (store.offset, store.notes, sink.calls) == (0, {}, [])
+        sink = Whole([])
+        n = run(Columns(), PlattCalibrator(), sink, store)
+        assert (store.offset, sink.calls) == (n, ["end", "commit"])
+        assert sink.values[:20] == [expected[at] for at in range(20)]
+
+
+class Stops:
+    """Raises after some calls, as Ctrl-C does."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self) -> bool:
+        self.n -= 1
+        if self.n < 0:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_a_run_that_is_stopped_while_its_source_waits_commits(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        stops = iter([False, False, False, False, False, True])
+        n = run(Columns(), PlattCalibrator(), lambda at, p: None, store, stop=lambda: next(stops))
+        assert 0 < n == store.offset < 20
 
 
 def test_what_the_store_has_must_fit(tmp_path: Path) -> None:
@@ -609,7 +708,7 @@ def test_what_waits_in_vain_is_given_up() -> None:
     assert (join.n_waiting, join.n_expired) == (1, 1)
     for _ in range(4):
         join.add(score(None))
-    assert (join.n_waiting, join.n_expired, len(join._seen)) == (0, 2, 0)
+    assert (join.n_waiting, join.n_expired, len(join._room)) == (0, 2, 0)
     join.add(score("never", 0.9))  # an id may be used again
     again = join.add(label("never"))
     assert again is not None
@@ -633,11 +732,15 @@ def test_whole_events_and_empty_ones() -> None:
         ({"id": ("a", [])}, TypeError),
         ({"key": []}, TypeError),
         ({"key": NAN}, ValueError),
-        ({"ticket": "x"}, TypeError),
-        ({"ticket": Ticket(("x", ()))}, ValueError),
-        ({"ticket": Ticket((1, (NAN,)))}, ValueError),
-        ({"ticket": Ticket((1, {}))}, ValueError),
-        ({"ticket": Ticket((None, [object()]))}, ValueError),
+        ({"served": "x"}, TypeError),
+        ({"served": Ticket((1, ()))}, TypeError),
+        ({"served": Prediction(NAN, None)}, ValueError),
+        ({"served": Prediction("x", None)}, TypeError),
+        ({"served": Prediction(0.5, "x")}, TypeError),
+        ({"served": Prediction(0.5, Ticket(("x", ())))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((1, (NAN,))))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((1, {})))}, ValueError),
+        ({"served": Prediction(0.5, Ticket((None, [object()])))}, ValueError),
         ({"x": 5}, TypeError),
         ({"x": {"a": []}}, TypeError),
         ({"x": {1: "a"}}, TypeError),
@@ -657,20 +760,20 @@ def test_the_join_takes_only_what_its_bytes_hold(
         with pytest.raises(error):
             join.add(half._replace(**change))
         assert join.to_bytes() == before
-    join.add(Event(0.5, id="b", key=("k", None), ticket=Ticket((3, (0.5, 1.0)))))
-    ticket = Ticket(((2, (0.5,)), (3, (0.25, 1.0))))
+    join.add(Event(0.5, id="b", key=("k", None), served=Prediction(0.75, None)))
+    served = Prediction(0.25, Ticket(((2, (0.5,)), (3, (0.25, 1.0)))))
     x = {"a": np.float32(0.5), "b": NAN, "c": "é", "d": 2**64, "e": True, "f": pd.NA}
-    join.add(Event(0.5, id="c", ticket=ticket, x=x))
+    join.add(Event(0.5, id="c", served=served, x=x))
     joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
     assert joined is not None
     kept = {"a": 0.5, "b": None, "c": "é", "d": 2**64, "e": True, "f": None}
-    assert joined[-2:] == (ticket, kept)
+    assert joined[-2:] == (served, kept)
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 
-def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
-    ticket: Any = "x"
-    events = [Event(NAN, 1.0, id="a", ticket=ticket), Event(0.5, id="b", ticket=ticket)]
+def test_what_was_served_is_not_read_from_the_source(tmp_path: Path) -> None:
+    served: Any = "x"
+    events = [Event(NAN, 1.0, id="a", served=served), Event(0.5, id="b", served=served)]
     with Store(tmp_path / "run.db") as store:
         assert run(events, PlattCalibrator(), lambda at, p: None, store, join=LabelJoin(5)) == 2
     assert contents(tmp_path / "run.db")[0] == 2
@@ -681,15 +784,16 @@ def test_a_ticket_with_a_label_is_not_kept(tmp_path: Path) -> None:
     [
         Event(5.0, id="a"),
         Event(NAN, 7.0, id="a"),
-        Event(0.5, id="a", ticket=Ticket((0, (0.5,)))),
-        Event(0.5, id="a", ticket=Ticket((9, (0.5,) * 10))),
-        Event(0.5, id="a", ticket=Ticket((None, (0, (0.5,))))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((0, (0.5,))))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((9, (0.5,) * 10)))),
+        Event(0.5, id="a", served=Prediction(0.5, Ticket((None, (0, (0.5,)))))),
         Event(0.5, id="a", w=-1.0),
     ],
 )
 def test_a_half_that_waits_and_cannot_be_learned_is_damage(tmp_path: Path, half: Event) -> None:
     join, other = LabelJoin(9), label("a") if math.isnan(half.y) else score("a")
-    join._seen["a"], join._now = (1, half), 1
+    join._room.add(1, "a", half)
+    join._now = 1
     with Store(tmp_path / "run.db") as store:
         store.save({"join": join}, 1)
         with pytest.raises(StoreError, match=r"run\.db is damaged: a sample that waited"):
@@ -860,16 +964,16 @@ def test_segments_are_learned_as_by_their_calibrator(
     twins = {event.key: SegmentCalibrator(FIELDS) for event in events}
     join, values = LabelJoin(12), []
     for event in events:
-        twin, ticket, value = twins[event.key], None, NAN
+        twin, served = twins[event.key], None
         x = event.x and {name: event.x[name] for name in FIELDS}
         if x is not None:
-            value, ticket = twin.serve_one(event.score, x)
-        values.append(value)
-        sample = join.add(event._replace(ticket=ticket, x=x))
+            served = twin.serve_one(event.score, x)
+        values.append(NAN if served is None else served.value)
+        sample = join.add(event._replace(served=served, x=x))
         if sample is not None and sample.x is not None:
-            served: Any = sample.ticket if joined else None
+            ticket = sample.served.ticket if joined and sample.served else None
             numbers = sample.score, sample.y, sample.w
-            twins[sample.key].learn_one(*numbers, x=sample.x, ticket=served)
+            twins[sample.key].learn_one(*numbers, x=sample.x, ticket=ticket)
     received: dict[int, float] = {}
     for stop in (3, 4, 11, len(events)):
         with Store(tmp_path / "run.db") as store:

@@ -26,10 +26,8 @@ from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, 
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, Served
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers import _features, _late_labels, _memory, _packed, _waiting
+from streamcal.wrappers import _features, _memory
 from streamcal.wrappers._memory import PredictionMemory
-from streamcal.wrappers._packed import Prediction
-from streamcal.wrappers._waiting import WaitingPredictions
 from tests.contract import state
 
 
@@ -148,10 +146,10 @@ def test_memory_is_bounded() -> None:
     for i in range(200):
         model.predict_proba_one({"x": float(i)})
     assert len(model._memory) == 20
-    assert len(model._memory._waiting.stored) == len(model._memory._waiting.by_key) == 19
+    assert len(model._memory._room) == model._memory._room.n_names == 19
     for i in range(200):  # those that are not remembered are asked again
         model.learn_one({"x": float(i)}, i % 2 == 0)
-    assert len(model._memory) == len(model._memory._waiting.by_key) == 0
+    assert len(model._memory) == model._memory._room.n_names == 0
 
 
 def test_labels_that_never_come_are_forgotten() -> None:
@@ -161,7 +159,7 @@ def test_labels_that_never_come_are_forgotten() -> None:
         if i % 3 == 0:
             model.learn_one({"x": float(i)}, i % 2 == 0)
     assert len(model._memory) <= 50
-    assert len(model._memory._waiting.by_key) <= 50
+    assert model._memory._room.n_names <= 50
 
 
 @pytest.mark.parametrize("remember", [-1, 1.5, True, None, "10"])
@@ -514,9 +512,7 @@ def test_random_programs_find_a_prediction_of_the_same_features(program: Any, li
             when = int(found.raw[True])
             assert when in same
             waiting.remove((when, sample))  # older ones stay, since their labels may still come
-    assert len(memory._waiting.by_key) <= len(memory) <= limit
-    places = [same.places for same in memory._waiting.by_key.values()]
-    assert sum(map(len, places)) == len(memory._waiting.stored)
+    assert memory._room.n_names <= len(memory) <= limit
 
 
 @pytest.mark.parametrize("delay", [0, 3, 40])
@@ -618,7 +614,7 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
 class Interrupts:
     """Raises in the line of the memory that is reached after so many others."""
 
-    FILES = tuple(each.__file__ for each in (_memory, _waiting, _packed, _features, _late_labels))
+    FILES = tuple(each.__file__ for each in (_memory, _features))
 
     def __init__(self, after: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.left, self.error, self.raised = after, error, False
@@ -658,7 +654,7 @@ def test_whatever_interrupts_a_change_everything_is_forgotten(same: int) -> None
         memory.add({"y": i}, prediction(0.1), no_ticket)
     for i in range(1, 5):
         assert taken(memory, {"y": i}, no_ticket) is not None
-    assert len(memory) == len(memory._waiting.by_key) == 0
+    assert len(memory) == memory._room.n_names == 0
 
 
 class InterruptionError(Exception):
@@ -837,7 +833,7 @@ def test_rows_that_repeat_and_get_their_labels_by_event(order: str, share_lost: 
     assert abs(losses["model"] - losses["tickets"]) / n < 0.002
 
 
-def nearest(waiting: WaitingPredictions, places: list[int], now: int) -> tuple[int, list[int]]:
+def nearest(waiting: PredictionMemory, places: list[int], now: int) -> tuple[int, list[int]]:
     """Look at each place: which a label belongs to, and which seem to be lost."""
     lost, expected = [], 0.0
     if waiting.delay is not None:
@@ -849,19 +845,24 @@ def nearest(waiting: WaitingPredictions, places: list[int], now: int) -> tuple[i
 
 @given(st.randoms(use_true_random=False), st.sampled_from([1, 2, 20]))
 def test_a_label_belongs_to_the_nearest_place(random: Any, n_kinds: int) -> None:
-    waiting = WaitingPredictions(1_000)
+    memory = PredictionMemory(1_000)
     for _ in range(300):
-        key = random.randrange(n_kinds)
-        places, now = waiting.places(key), waiting.n_stored
+        x = {"kind": random.randrange(n_kinds)}
+        key = _features.key_of(x)
+        places, now = memory._room.places(key), memory._room.last
         if not places or random.random() < 0.6:
-            waiting.store(key, Prediction({}, None, 0))
+            memory.add(x, prediction(0.5), no_ticket)
+            memory.store_latest(no_ticket)
             continue
-        place, lost = nearest(waiting, places, now)
+        place, lost = nearest(memory, places, now)
+        found = memory.find(x)
+        assert found is not None
         # Before the first label, the latest of several may be a repeated prediction.
-        if waiting.delay is not None or places[-1] != now:
-            assert waiting.choose(places, now) == place
-        waiting.take(key, place, now)
-        assert waiting.places(key) == [p for p in places if p != place and p not in lost]
+        if memory.delay is not None or places[-1] != now:
+            assert found.place == place
+        memory.take(found)
+        left = [each for each in places if each != found.place and each not in lost]
+        assert memory._room.places(key) == left
 
 
 def test_a_label_of_many_equal_rows_is_not_searched_one_by_one() -> None:
@@ -878,9 +879,7 @@ def test_a_label_of_many_equal_rows_is_not_searched_one_by_one() -> None:
             raise AssertionError("all are read")
 
     n = 4_096
-    waiting = WaitingPredictions(2 * n)
-    for _ in range(n):
-        waiting.store("equal", Prediction({}, None, 0))
-    waiting.learn_delay(n // 2)
-    assert waiting.choose(Counted(waiting.places("equal")), n) == n // 2
+    memory = PredictionMemory(2 * n)
+    memory.delay = n / 2
+    assert memory._choose(Counted(range(1, n + 1)), n) == n // 2
     assert n_read < 50

@@ -154,7 +154,7 @@ def test_served_survives_json_after_alarms_and_without_tickets() -> None:
         (b"bytes", TypeError),
         (frozenset("a"), TypeError),
         (np.datetime64("2026-01-01"), TypeError),
-        (print, TypeError),
+        (print, ValueError),
     ],
     ids=repr,
 )
@@ -164,7 +164,7 @@ def test_labels_that_json_does_not_keep_are_refused(label: Any, error: Any) -> N
 
 
 def test_numbers_that_json_does_not_keep_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match="a probability must be"):
         Served({1: 1.0}, {1: float("nan")}).to_dict()
 
 
@@ -185,27 +185,27 @@ CRAFTED: list[tuple[Any, type[Exception]]] = [
     ({k: v for k, v in GOOD.items() if k != "ticket"}, ValueError),
     ({**GOOD, "more": 1}, ValueError),
     ({**GOOD, "n_alarms": -1}, ValueError),
-    ({**GOOD, "n_alarms": True}, TypeError),
-    ({**GOOD, "n_alarms": 1.0}, TypeError),
+    ({**GOOD, "n_alarms": True}, ValueError),
+    ({**GOOD, "n_alarms": 1.0}, ValueError),
     ({**GOOD, "sampling_rate": 0.0}, ValueError),
-    ({**GOOD, "sampling_rate": "1"}, TypeError),
-    ({**GOOD, "raw": {"a": 0.5}}, TypeError),
-    ({**GOOD, "raw": ["ab"]}, TypeError),
+    ({**GOOD, "sampling_rate": "1"}, ValueError),
+    ({**GOOD, "raw": {"a": 0.5}}, ValueError),
+    ({**GOOD, "raw": ["ab"]}, ValueError),
     ({**GOOD, "raw": [["a"]]}, ValueError),
     ({**GOOD, "raw": [["a", 0.5], ["a", 0.5]]}, ValueError),
     ({**GOOD, "raw": [[1, 0.5], [True, 0.5]]}, ValueError),
-    ({**GOOD, "raw": [["a", "0.5"]]}, TypeError),
-    ({**GOOD, "raw": [["a", True]]}, TypeError),
+    ({**GOOD, "raw": [["a", "0.5"]]}, ValueError),
+    ({**GOOD, "raw": [["a", True]]}, ValueError),
     ({**GOOD, "raw": [["a", float("nan")]]}, ValueError),
     ({**GOOD, "raw": [["a", 1.1]]}, ValueError),
     ({**GOOD, "calibrated": [["a", 10**400]]}, ValueError),
-    ({**GOOD, "raw": [[["a"], 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[["a"], 0.5]]}, ValueError),
     ({**GOOD, "raw": [[float("inf"), 0.5]]}, ValueError),
-    ({**GOOD, "raw": [[{"tuple": 1}, 0.5]]}, TypeError),
-    ({**GOOD, "raw": [[{"tuple": [], "more": 1}, 0.5]]}, TypeError),
-    ({**GOOD, "raw": [[{"state": IsotonicCalibrator().to_bytes().hex()}, 0.5]]}, TypeError),
-    ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, TypeError),
-    ({**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]}, TypeError),
+    ({**GOOD, "raw": [[{"tuple": 1}, 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[{"tuple": [], "more": 1}, 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[{"state": IsotonicCalibrator().to_bytes().hex()}, 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[{"tuple": [{"loss": ["log", {}]}]}, 0.5]]}, ValueError),
+    ({**GOOD, "raw": [[nested(lambda inner: {"tuple": [inner]}), 0.5]]}, ValueError),
     ({**GOOD, "raw": nested(lambda inner: [inner])}, ValueError),
     *(
         ({**GOOD, "tickets": [["a", ticket]]}, ValueError)

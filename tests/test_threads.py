@@ -236,7 +236,9 @@ def test_hedges_that_serve_while_they_learn_give_tickets_they_take_back() -> Non
             calibrator.learn_one(score, label, ticket=ticket)
 
     together(serve)
-    assert calibrator.n_samples == N_THREADS * N_CALLS
+    # Labels of several threads with no prediction between them may be a group: one sample.
+    assert calibrator._without_burst()._kernel.n_labels == N_THREADS * N_CALLS
+    assert calibrator.n_samples <= N_THREADS * N_CALLS
     assert sum(calibrator.weights.values()) == pytest.approx(1.0)
 
 

@@ -11,7 +11,7 @@ from streamcal import HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator, Pla
 from streamcal.durable.engine import run
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
-from streamcal.durable.timeline import KEEP, LENGTH, MOST_WAITING, RECENT, TIMELINE, Timeline
+from streamcal.durable.timeline import KEEP, LENGTH, RECENT, TIMELINE, Timeline
 from streamcal.metrics.log_loss import log_losses
 
 NAN = math.nan
@@ -143,18 +143,6 @@ def test_late_labels_count_the_value_that_was_served(tmp_path: Path, calibrator:
             expected.append([*values[event.id], labels[event.id]])
     assert stored(tmp_path / "run.db").recent.tolist() == expected
     assert len(expected) > 150
-
-
-def test_served_values_that_wait_are_bounded() -> None:
-    timeline = Timeline()
-    for i in range(MOST_WAITING + 5):
-        timeline.remember(i, i, 0.5, horizon=10**6)
-    assert timeline.recall(0) == 0.5
-    assert math.isnan(timeline.recall(0))
-    assert math.isnan(timeline.recall(MOST_WAITING + 1))
-    timeline.remember("later", 2 * 10**6, 0.25, horizon=10**6)  # the others have expired
-    assert math.isnan(timeline.recall(1))
-    assert timeline.recall("later") == 0.25
 
 
 class Endless:

@@ -4,6 +4,7 @@ A damaged or malicious value raises ``ValueError``.
 """
 
 import math
+from reprlib import repr  # a value may be deep or long
 from typing import Any
 
 import numpy as np
@@ -101,5 +102,4 @@ def state_of(arrays: Arrays, name: str) -> bytes:
 
 
 def _shorten(value: Any) -> str:
-    shown = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "one beyond 1e40"
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return "one beyond 1e40" if isinstance(value, int) and abs(value) > 1e40 else repr(value)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from streamcal._validation import SMALLEST, as_score, as_weight
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
+from streamcal.durable.fields import pack_fields, unpack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.durable.waiting import pack_fields, unpack_fields
 from streamcal.tables.base import TableError
 
 

@@ -1,7 +1,6 @@
 """Delayed labels: a score waits for its label under an id, or a label for its score."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,16 +21,17 @@ from streamcal._state import (
     require,
     unpack,
 )
-from streamcal._validation import as_number, as_weight, check_count
-from streamcal._whole import Step, do_all
-from streamcal.calibration.tickets import Ticket, check_ticket_type
+from streamcal._validation import as_number, as_score, as_weight, check_count
+from streamcal._whole import do_all
+from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
+from streamcal.durable.fields import pack_fields, unpack_fields
 from streamcal.durable.keys import name_of
-from streamcal.durable.waiting import pack_fields, unpack_fields
+from streamcal.kernels.waiting_room import WaitingRoom
 
 JOIN = "join"
 """The name of a run's join among the states of its store."""
 
-_NEVER: tuple[float, None] = -math.inf, None
+_NOTHING = Prediction(math.nan, None)  # served
 
 
 class Event(NamedTuple):
@@ -50,8 +50,8 @@ class Event(NamedTuple):
     id : hashable
         The name that joins a label to its score: a string, number, boolean or tuple, like a key.
         None: no label will arrive.
-    ticket : Ticket, optional
-        The ticket of the calibrator for the score. `run` sets it; it waits with the score.
+    served : Prediction, optional
+        What the calibrator served for the score. `run` sets it; it waits with the score.
     x : mapping, optional
         The values of the calibrator's ``fields``: text, numbers, booleans or None by name.
         They wait with the score. `run` ignores other names, so it may be all features.
@@ -69,7 +69,7 @@ class Event(NamedTuple):
     w: float = 1.0
     key: Hashable = None
     id: Hashable = None
-    ticket: Ticket | None = None
+    served: Prediction | None = None
     x: Mapping[str, Any] | None = None
 
 
@@ -107,7 +107,7 @@ class LabelJoin(Stateful):
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
     >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', ticket=None, x=None)
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None)
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
@@ -117,15 +117,13 @@ class LabelJoin(Stateful):
         self.horizon = horizon
         self.n_joined = self.n_expired = self.n_duplicates = 0
         self._now = 0
-        # By id, in the order of arrival; None if both have come. In a plain dict, finding the
-        # oldest would get slower with each one removed.
-        self._seen: OrderedDict[Hashable, tuple[float, Event | None]] = OrderedDict()
+        self._room: WaitingRoom[Event | None] = WaitingRoom()  # by id; None if both have come
         self._n_done = 0
 
     @property
     def n_waiting(self) -> int:
         """The number of scores and labels that wait."""
-        return len(self._seen) - self._n_done
+        return len(self._room) - self._n_done
 
     def add(self, event: Event) -> Event | None:
         """Add an event; return the complete sample if there is one now.
@@ -133,73 +131,62 @@ class LabelJoin(Stateful):
         Raises
         ------
         ValueError, TypeError
-            If an event that would wait has a number, id, key, ticket or ``x`` that can't be saved;
-            the join is unchanged.
+            If an event that would wait has a number, id, key, ``served`` or ``x`` that can't be
+            saved; the join is unchanged.
         """
         has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
         is_half = event.id is not None and has_score != has_label
         if is_half:
             _check_half(event)
-        now, seen = self._now + 1, self._seen
-        changes = {"_now": now}
-        steps = self._expiry_steps(changes)
+        room, now = self._room, self._now + 1
+        last = self._now - self.horizon  # what has arrived until then is dropped now
+        changes, steps = {"_now": now}, []
+        if old := room.until(last):
+            n_done = [room.get(place) for place in old].count(None)
+            changes["_n_done"] = self._n_done - n_done
+            changes["n_expired"] = self.n_expired + len(old) - n_done
+            steps.append(partial(room.drop_until, last))
         joined = event if has_score and has_label else None
         if is_half:
-            arrived, other = seen.get(event.id, _NEVER)
-            if arrived < now - self.horizon:  # it was not seen, or is dropped now
-                steps.append(partial(seen.__setitem__, event.id, (now, event)))
+            arrived = room.latest(event.id)
+            other = room.get(arrived)
+            if arrived <= max(last, 0):  # it was not seen, or is dropped now
+                steps.append(partial(room.add, now, event.id, event))
             elif other is None or math.isnan(other.score) != has_score:
                 changes["n_duplicates"] = self.n_duplicates + 1
             else:
                 # It is kept, so that a second label is a duplicate.
-                steps.append(partial(seen.__setitem__, event.id, (arrived, None)))
+                steps.append(partial(room.add, arrived, event.id, None))
                 changes["_n_done"] = changes.get("_n_done", self._n_done) + 1
                 changes["n_joined"] = self.n_joined + 1
                 joined = event._replace(y=other.y) if has_score else other._replace(y=event.y)
         do_all(*steps, partial(self.__dict__.update, changes))
         return joined
 
-    def _expiry_steps(self, changes: dict[str, int]) -> list[Step]:
-        """Return what drops the events that have waited for a horizon; enter the counts."""
-        last = self._now - self.horizon
-        if last < 0:
-            return []
-        steps: list[Step] = []
-        n_done, n_expired = self._n_done, self.n_expired
-        for arrived, event in self._seen.values():
-            if arrived > last:
-                break
-            steps.append(partial(self._seen.popitem, False))
-            if event is None:
-                n_done -= 1
-            else:
-                n_expired += 1
-        if steps:
-            changes["_n_done"], changes["n_expired"] = n_done, n_expired
-        return steps
-
     def _freeze(self) -> tuple[Fields, Arrays]:
-        events = [event or Event(math.nan) for _, event in self._seen.values()]
-        numbers = [event[:3] for event in events]
+        arrived, ids, halves = zip(*self._room, strict=True) if self._room else ((), (), ())
+        events = [event or Event(math.nan) for event in halves]
+        served = [event.served or _NOTHING for event in events]
+        numbers = [(*event[:3], value) for event, (value, _) in zip(events, served, strict=True)]
         fields = {
             "now": self._now,
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
-            "ids": [pack(name) for name in self._seen],
+            "ids": [pack(name) for name in ids],
             "keys": [pack(event.key) for event in events],
-            "tickets": [event.ticket and event.ticket.to_json() for event in events],
+            "tickets": [ticket and ticket.to_json() for _, ticket in served],
             "x": [pack_fields(event.x) for event in events],
         }
         return fields, {
-            "arrived": np.array([arrived for arrived, _ in self._seen.values()], np.int64),
-            "done": np.array([event is None for _, event in self._seen.values()], np.int64),
-            "numbers": np.array(numbers, np.float64).reshape(-1, 3),
+            "arrived": np.array(arrived, np.int64),
+            "done": np.array([event is None for event in halves], np.int64),
+            "numbers": np.array(numbers, np.float64).reshape(-1, 4),
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         arrived = array_of(arrays, "arrived", None, dtype=np.int64)
         n = len(arrived)
         done = array_of(arrays, "done", n, dtype=np.int64)
-        numbers = array_of(arrays, "numbers", n, 3, finite=False)
+        numbers = array_of(arrays, "numbers", n, 4, finite=False)
         now = as_int(fields["now"], "now")
         counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
         require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
@@ -212,7 +199,7 @@ class LabelJoin(Stateful):
         self._now, self._n_done = now, int(done.sum())
         self.n_joined, self.n_expired, self.n_duplicates = counts
         for event, at, is_done in zip(events, arrived.tolist(), done.tolist(), strict=True):
-            self._seen[event.id] = at, None if is_done else event
+            self._room.add(at, event.id, None if is_done else event)
 
 
 def _check_half(event: Event) -> None:
@@ -225,19 +212,25 @@ def _check_half(event: Event) -> None:
         name_of(event.key)
     if event.x is not None:
         pack_fields(event.x)  # or it raises
-    if event.ticket is None:
+    if event.served is None:
         return
-    check_ticket_type(event.ticket)
+    if not isinstance(event.served, Prediction):
+        raise TypeError(f"`served` must be a Prediction or None, got {event.served!r}")
+    value, ticket = event.served
+    as_score(value, "served")
+    check_ticket_type(ticket)
+    if ticket is None:
+        return
     try:
-        Ticket.from_json(event.ticket.to_json())
+        Ticket.from_json(ticket.to_json())
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`ticket` must be what was served, got {event.ticket!r}: {error}"
+            f"`served` must have a ticket of `serve_one`, got {ticket!r}: {error}"
         ) from None
 
 
 def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
-    """Return events from numbers of shape ``(n_events, 3)``, and from the other fields."""
+    """Return events from numbers of shape ``(n_events, 4)``, and from the other fields."""
     n = len(numbers)
     ids = as_names(fields["ids"], "ids", n)
     packed = as_list(fields["keys"], "keys", n)
@@ -245,5 +238,7 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
     kept = as_list(fields["tickets"], "tickets", n)
     tickets = [None if each is None else Ticket.from_json(each) for each in kept]
     x = [unpack_fields(packed) for packed in as_list(fields["x"], "x", n)]
-    columns = numbers.T.tolist()
-    return [Event(*event) for event in zip(*columns, keys, ids, tickets, x, strict=True)]
+    *columns, values = numbers.T.tolist()
+    given = zip(values, tickets, strict=True)
+    served = [None if value != value else Prediction(value, ticket) for value, ticket in given]
+    return [Event(*event) for event in zip(*columns, keys, ids, served, x, strict=True)]

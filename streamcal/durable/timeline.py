@@ -5,28 +5,13 @@ as the offset and the calibrators. It does not affect what is learned.
 """
 
 import math
-from collections import OrderedDict
-from collections.abc import Hashable
-from functools import partial
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import (
-    Arrays,
-    Fields,
-    Stateful,
-    array_of,
-    as_float,
-    as_int,
-    as_names,
-    pack,
-    require,
-)
+from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT
-from streamcal._whole import Step, do_all
 from streamcal.metrics.log_loss import log_losses
 
 TIMELINE = "timeline"
@@ -40,9 +25,6 @@ KEEP = 16
 
 RECENT = 2_000
 """The number of labelled samples that are kept."""
-
-MOST_WAITING = 10_000
-"""The number of served values that are remembered until their labels come."""
 
 Vector = NDArray[np.float64]
 
@@ -95,7 +77,6 @@ class Timeline(Stateful):
         self.end: int | None = None
         self._closed: list[Vector] = []  # numbers in the order of `Periods`
         self._open = np.zeros(6)
-        self._served: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
 
     def periods(self) -> Periods:
         """Return all periods; the last one may have fewer than `LENGTH` samples."""
@@ -120,56 +101,21 @@ class Timeline(Stateful):
         # Only now, so that an exception finds all or nothing.
         self.recent, self._closed, self._open = recent, closed, period
 
-    def remember(self, name: Hashable, at: int, value: float, horizon: int) -> None:
-        """Remember the value served for a score whose label will come within ``horizon`` events.
-
-        If `MOST_WAITING` values wait already, it is not remembered, and the sample is not counted.
-        """
-        waiting = ((other, since) for other, (since, _) in self._served.items() if other != name)
-        old = [other for other, _ in takewhile(lambda each: each[1] <= at - horizon, waiting)]
-        steps: list[Step] = [partial(self._served.pop, other, None) for other in (*old, name)]
-        n_left = len(self._served) - len(old) - (name in self._served)
-        if n_left < MOST_WAITING:
-            steps.append(partial(self._served.__setitem__, name, (at, value)))
-        do_all(*steps)
-
-    def recall(self, name: Hashable) -> float:
-        """Return the value that was served under a name and forget it; NaN if it is unknown."""
-        return self._served.pop(name, (0, math.nan))[1]
-
     def _freeze(self) -> tuple[Fields, Arrays]:
-        fields = {
-            "updated": self.updated,
-            "end": self.end,
-            "ids": [pack(name) for name in self._served],
-        }
-        return fields, {
-            "periods": np.array([*self._closed, self._open]),
-            "recent": self.recent,
-            "served": np.array(list(self._served.values()), np.float64).reshape(-1, 2),
-        }
+        arrays = {"periods": np.array([*self._closed, self._open]), "recent": self.recent}
+        return {"updated": self.updated, "end": self.end}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         periods = array_of(arrays, "periods", None, 6, finite=False)
         recent = array_of(arrays, "recent", None, 3)
-        served = array_of(arrays, "served", None, 2)
-        names = as_names(fields["ids"], "ids", len(served))
         if fields["updated"] is not None:
             self.updated = as_float(fields["updated"], "updated")
         if fields["end"] is not None:
             self.end = as_int(fields["end"], "end")
         _check_periods(periods)
         require(len(recent) <= RECENT, f"there must be at most {RECENT} recent samples")
-        require(len(served) <= MOST_WAITING, f"at most {MOST_WAITING} served values may wait")
-        offsets = served[:, 0]
-        require((offsets == np.floor(offsets)).all(), "offsets must be whole numbers")
-        require(((offsets >= 0.0) & (offsets <= MOST_COUNT)).all(), "offsets must be in range")
         *self._closed, self._open = list(periods)
         self.recent = recent
-        self._served.update(
-            (name, (int(at), value))
-            for name, (at, value) in zip(names, served.tolist(), strict=True)
-        )
 
 
 def _losses(samples: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,21 +1,55 @@
 """The predictions of a classifier that wait for their labels, found again by the features."""
 
+import marshal
+import operator
+import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+import numpy as np
 from river.base.typing import ClfTarget
 
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers._features import is_same, key_of, snapshot
-from streamcal.wrappers._late_labels import LateLabels
-from streamcal.wrappers._packed import Parts, Prediction
-from streamcal.wrappers._waiting import WaitingPredictions
+from streamcal.kernels.waiting_room import WaitingRoom
+from streamcal.wrappers._features import is_alike, is_same, key_of, shallow, snapshot
+
+_RATE = 0.02  # of the mean that follows the delay of labels
+_MANY = 10  # predictions; if the features of all differ, features seem to identify samples
+_LONG = 5.0  # mean delays: a label that is later than this seems to be lost
+_SOON = 100  # predictions: no label seems to be lost before there are so many
+_FLOATS = {float, np.float64}
+
+Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
+"""A `Prediction` without a ticket, as a tuple because it is made for each sample."""
 
 MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
 """Returns the ticket of the calibrators for the model's probabilities and the features.
 
 The features are what `streamcal.wrappers._features.snapshot` returned.
 """
+
+
+class Prediction(NamedTuple):
+    """A prediction that waits for its label.
+
+    Attributes
+    ----------
+    raw : dict
+        The model's probabilities by label.
+    shown : dict or None
+        The calibrated ones, if a drift detector needs them.
+    n_alarms : int
+        The number of alarms of the drift detector at that time.
+    ticket : Ticket or None
+        What the calibrators served. None if they need none, or nothing was learned in between, so
+        that the calibrators predict now what they predicted then.
+    """
+
+    raw: Mapping[ClfTarget, float]
+    shown: Mapping[ClfTarget, float] | None
+    n_alarms: int
+    ticket: Ticket | None = None
 
 
 class Found(NamedTuple):
@@ -45,7 +79,12 @@ class Found(NamedTuple):
 class PredictionMemory:
     """Remembers the latest predictions, so that a late label is learned with what was served.
 
-    A prediction is found by the features; `WaitingPredictions` chooses among several with the same.
+    A prediction is found by the features. If several have the same features, a label belongs to the
+    one that waits about as long as labels usually do; the first label belongs to the oldest. One is
+    forgotten, as if its label were lost, when others with the same features wait, and it is older
+    than five mean delays and a hundred predictions. So a label may come much later than usual: the
+    first rows of a game whose labels all come at its end wait twice as long as the mean.
+
     ``predict_one`` and ``predict_proba_one`` may be called for one sample, so if both are called in
     a row with the same features, this is one prediction. If one of them is called twice, these are
     two samples.
@@ -56,12 +95,18 @@ class PredictionMemory:
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
     and without a ticket, until the calibrators are about to change or another prediction is made.
 
-    Copies and pickles are empty. Any thread may call any method at any time.
+    Copies and pickles are empty. Any thread, and any signal handler, may call any method at any
+    time. Nothing is caught here, so that what a signal handler raises reaches the caller.
 
     Parameters
     ----------
     limit : int
         A prediction is forgotten after this many others.
+
+    Attributes
+    ----------
+    delay : float or None
+        How many predictions usually follow before the label; None before the first label.
 
     Examples
     --------
@@ -77,15 +122,17 @@ class PredictionMemory:
         # The features of the latest prediction, and what was predicted, without a ticket.
         self._latest: tuple[Any, Prediction] | None = None
         self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
-        self._waiting = WaitingPredictions(limit)
-        self._late_labels = LateLabels(limit)  # of features that are not remembered
+        self._room: WaitingRoom[Prediction | _Packed] = WaitingRoom()  # by features
+        self.delay: float | None = None
+        self._labels: tuple[ClfTarget, ...] = ()  # of the latest packed prediction
+        self._unremembered = _Unremembered(limit)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PredictionMemory, (self.limit,)
 
     def __len__(self) -> int:
         """Return how many predictions wait for their labels."""
-        return (self._latest is not None) + len(self._waiting)
+        return (self._latest is not None) + len(self._room)
 
     def add(
         self, x: Any, parts: Parts, make_ticket: MakeTicket, asked: str = "probabilities"
@@ -99,43 +146,46 @@ class PredictionMemory:
             self.store_latest(make_ticket)
         kept = snapshot(x)
         if kept is None:
-            self._late_labels.add(x)
+            self._unremembered.add(x)
         else:
             self._latest = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
             self._asked = asked
-        if self._waiting.stored:
-            self._waiting.make_room()
+        if self._room:
+            self._room.drop_until(self._room.last - self.limit + 1)  # one less, for the latest
 
     def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
         """Return the prediction for these features, None if there is none.
 
         Those at the places ``before`` belong to other samples, whose labels came with this one.
         """
-        latest, waiting = self._latest, self._waiting
-        now = waiting.n_stored + (latest is not None)
+        latest, room = self._latest, self._room
+        now = room.last + (latest is not None)
         is_latest = latest is not None and now not in before and is_same(latest[0], x)
-        if latest is not None and is_latest and not waiting.stored:  # the usual case
+        if latest is not None and is_latest and not room:  # the usual case
             return tuple.__new__(Found, (latest[1], now, now, None, True))
-        key = key_of(x) if waiting.stored else None
+        key = key_of(x) if room else None
         if key is None:
             return None
-        places = waiting.places(key)
+        places = room.places(key)
         if before:
             places = [place for place in places if place not in before]
         if is_latest:
             places.append(now)
         if not places:
             return None
-        place = waiting.choose(places, now)
+        place = self._choose(places, now)
         if latest is not None and is_latest and place == now:
             return Found(latest[1], now, now, key, True)
-        stored = waiting.read(place)
-        return None if stored is None else Found(stored, place, now, key, False)
+        stored = room.get(place)
+        if stored is None:  # another thread or a signal handler took it
+            return None
+        prediction = stored.unpack() if isinstance(stored, _Packed) else stored
+        return Found(prediction, place, now, key, False)
 
     def warn_if_late(self, x: Any) -> None:
         """Warn if these features were predicted before others, and could not be remembered."""
-        if self._late_labels.waiting:
-            self._late_labels.learn(x)
+        if self._unremembered.waiting:
+            self._unremembered.learn(x)
 
     def store_latest(self, make_ticket: MakeTicket, found: Sequence[Found | None] = ()) -> None:
         """Store the latest prediction with its ticket, while the calibrators are as they were.
@@ -147,19 +197,148 @@ class PredictionMemory:
             return
         self._latest = None  # first, so that an error in what follows is not raised again and again
         kept, prediction = latest
-        ticket = make_ticket(prediction.raw, kept)
-        self._waiting.store(key_of(kept), prediction._replace(ticket=ticket))
+        packed = self._pack(prediction._replace(ticket=make_ticket(prediction.raw, kept)))
+        self._room.append(key_of(kept), packed)
 
     def take(self, found: Found) -> None:
         """Forget a prediction that was found, since its label is learned.
 
         A signal handler may have predicted since then, so that it is stored now.
         """
-        latest = self._latest
+        latest, place = self._latest, found.place
         if found.is_latest and latest is not None and latest[1] is found.prediction:
             self._latest = None
             if found.key is None:
-                if self._waiting.delay != 0.0:
-                    self._waiting.learn_delay(0)
+                if self.delay != 0.0:
+                    self._learn_delay(0)
                 return
-        self._waiting.take(found.key, found.place, found.now)
+        places = self._room.places(found.key)
+        if len(places) > 1:
+            for other in places[: self._n_lost(places, found.now)]:
+                self._room.drop(other)
+        self._room.drop(place)
+        self._learn_delay(found.now - place)
+
+    def _learn_delay(self, delay: int) -> None:
+        """Learn how many predictions came between a prediction and its label."""
+        mean = float(delay) if self.delay is None else self.delay
+        self.delay = mean + _RATE * (delay - mean)
+
+    # ----------------------------------------------------------------- several of equal features
+
+    def _choose(self, places: list[int], now: int) -> int:
+        """Return the place of these, which are sorted, that a label belongs to.
+
+        ``now`` is the place of the latest prediction.
+        """
+        if len(places) == 1:
+            return places[0]
+        expected = self._expected_place(places, now)
+        first = min(self._n_lost(places, now), len(places) - 1)
+        after = bisect_left(places, expected, first)
+        nearest = places[max(after - 1, first) : after + 1]
+        return min(nearest, key=lambda place: abs(place - expected))
+
+    def _n_lost(self, places: list[int], now: int) -> int:
+        """Return how many of these predictions are so old that no label is expected."""
+        if self.delay is None:
+            return 0
+        return bisect_left(places, now - max(_LONG * self.delay, _SOON))
+
+    def _expected_place(self, places: list[int], now: int) -> float:
+        """Return where the prediction of a label is expected, for features with these places."""
+        if self.delay is not None:
+            return now - self.delay
+        # This is the first label, and the sample was predicted just now. If no other features came
+        # twice, it was also predicted before, as for a comparison, and its label is not late.
+        if len(places) < 2 or places[-1] != now:
+            return 0.0
+        stored = [place for place in places if self._room.get(place) is not None]
+        others = len(self._room) - len(stored)
+        n_alike = self._room.n_names - bool(stored)
+        return now if others >= _MANY and n_alike == others else 0.0
+
+    # ------------------------------------------------------------------------------- many labels
+
+    def _pack(self, prediction: Prediction) -> "Prediction | _Packed":
+        """Return a prediction of more than two labels as bytes, if it comes back the same."""
+        if len(prediction.raw) < 3:
+            return prediction
+        raw, shown, n_alarms, ticket = prediction
+        if not _FLOATS.issuperset(map(type, raw.values())):
+            return prediction
+        if shown is not None and list(shown) != list(raw):
+            return prediction
+        values = tuple(map(float, raw.values()))
+        answers = None if shown is None else tuple(map(float, shown.values()))
+        content = values, answers, n_alarms, None if ticket is None else tuple(ticket)
+        try:
+            packed = marshal.dumps(content)
+        except ValueError:  # the ticket of a calibrator of the user's own
+            return prediction
+        if marshal.loads(packed) != content:
+            return prediction
+        # Predictions share their labels. Equal ones may still be different, as True and 1 are.
+        if len(self._labels) != len(raw) or not all(map(operator.is_, self._labels, raw)):
+            self._labels = tuple(raw)
+        return _Packed(packed, self._labels)
+
+
+class _Packed:
+    """A `Prediction` of many labels as bytes, which take a fifth of the memory."""
+
+    __slots__ = ("_labels", "_packed")
+
+    def __init__(self, packed: bytes, labels: tuple[ClfTarget, ...]) -> None:
+        self._packed = packed
+        self._labels = labels
+
+    def unpack(self) -> Prediction:
+        """Return the prediction as it was."""
+        values, shown, n_alarms, ticket = marshal.loads(self._packed)
+        return Prediction(
+            dict(zip(self._labels, values, strict=True)),
+            None if shown is None else dict(zip(self._labels, shown, strict=True)),
+            n_alarms,
+            None if ticket is None else Ticket(ticket),
+        )
+
+
+class _Unremembered:
+    """Warns once if features that cannot be remembered come with a late label.
+
+    It holds the features of the latest such prediction, and those of an earlier one, until that
+    label comes. There is no false alarm: a label is late if its features are those of the earlier
+    prediction, and not of the latest.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.waiting = self._warned = False
+        self._latest: Any = None
+        self._earlier: Any = None
+        self._n_later = 0  # predictions after the earlier one
+
+    def add(self, x: Any) -> None:
+        """Note that ``x`` was predicted."""
+        latest = self._latest
+        if self._warned or (latest is not None and is_alike(latest, x)):
+            return
+        self._n_later += 1
+        if latest is not None and (self._earlier is None or self._n_later > self._limit):
+            self._earlier, self._n_later = latest, 1
+        self._latest, self.waiting = shallow(x), True
+
+    def learn(self, x: Any) -> None:
+        """Warn if the label of ``x`` is late."""
+        if is_alike(self._latest, x):
+            self._latest = None
+        elif self._earlier is not None and is_alike(self._earlier, x):
+            self._warned, self.waiting, self._latest, self._earlier = True, False, None, None
+            warnings.warn(
+                "the label is late, and its prediction was not remembered, because a feature may"
+                " change (a list, an array or a dict) or has a class with its own comparison; call"
+                " `serve_one`, and pass its result as `served` with the label",
+                RuntimeWarning,
+                stacklevel=4,
+            )

@@ -1,5 +1,6 @@
 """The served prediction for one sample, to keep until its label arrives."""
 
+import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +8,12 @@ from typing import Any
 
 from river.base.typing import ClfTarget
 
+from streamcal._state import as_float, as_int, as_list, pack, require
+from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.sampling import as_sampling_rate
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers._json import as_count, as_pairs, as_share, from_pairs
-from streamcal.wrappers.checks import as_probabilities_of_labels
+
+_MOST_NESTED = 16  # tuples in a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +62,18 @@ class Served:
 
         Raises
         ------
-        TypeError
-            If a label is of another kind.
-        ValueError
-            If a label is NaN or infinite, or `from_dict` would not accept a number.
+        TypeError, ValueError
+            If a label is of another kind, or `from_dict` would not accept a number.
         """
-        return {
-            "calibrated": as_pairs(as_probabilities_of_labels(self.calibrated)),
-            "raw": as_pairs(as_probabilities_of_labels(self.raw)),
+        kept = {
+            "calibrated": [[pack(label), pack(p)] for label, p in self.calibrated.items()],
+            "raw": [[pack(label), pack(p)] for label, p in self.raw.items()],
             "ticket": None if self.ticket is None else self.ticket.to_json(),
             "n_alarms": self.n_alarms,
-            "sampling_rate": as_sampling_rate(self.sampling_rate),
+            "sampling_rate": self.sampling_rate,
         }
+        self.from_dict(kept)  # or it raises
+        return kept
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Served":
@@ -79,20 +82,46 @@ class Served:
         Raises
         ------
         TypeError
-            If ``kept`` is not a mapping, or a value in it has the wrong type.
+            If ``kept`` is not a mapping.
         ValueError
-            If an entry is missing, repeated, unknown or out of its range, or a ticket is none.
+            If an entry is missing, repeated, unknown or not what `to_dict` writes.
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
         if set(kept) != {"calibrated", "raw", "ticket", "n_alarms", "sampling_rate"}:
             raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        calibrated, raw = (from_pairs(kept[at]) for at in ("calibrated", "raw"))
-        ticket = None if kept["ticket"] is None else Ticket.from_json(kept["ticket"])
-        return cls(
-            {label: as_share(p) for label, p in calibrated.items()},
-            {label: as_share(p) for label, p in raw.items()},
-            ticket,
-            as_count(kept["n_alarms"]),
-            as_sampling_rate(kept["sampling_rate"]),
+        try:
+            return cls(
+                _from_pairs(kept["calibrated"]),
+                _from_pairs(kept["raw"]),
+                None if kept["ticket"] is None else Ticket.from_json(kept["ticket"]),
+                as_int(kept["n_alarms"], "n_alarms"),
+                as_sampling_rate(as_float(kept["sampling_rate"], "sampling_rate")),
+            )
+        except ValueError as error:
+            raise ValueError(f"`kept` must be what `to_dict` returned: {error}") from None
+
+
+def _from_pairs(pairs: Any) -> dict[ClfTarget, float]:
+    """Return probabilities by label from pairs, or raise ``ValueError``."""
+    values: dict[ClfTarget, float] = {}
+    for pair in as_list(pairs, "probabilities"):
+        packed, p = as_list(pair, "a label and its probability", 2)
+        label = _as_label(packed)
+        require(label not in values, f"each label must come once, got {label!r} again")
+        values[label] = as_float(p, "a probability", LEAST_PROBABILITY, MOST_PROBABILITY)
+    return values
+
+
+def _as_label(packed: Any, depth: int = 0) -> Any:
+    """Return a label that `pack` wrote, or raise; `pack` writes other things, too."""
+    if isinstance(packed, dict) and list(packed) == ["tuple"] and depth < _MOST_NESTED:
+        return tuple(_as_label(item, depth + 1) for item in as_list(packed["tuple"], "a tuple"))
+    if packed is None or isinstance(packed, bool | int | str):
+        return packed
+    if not isinstance(packed, float) or not math.isfinite(packed):
+        raise ValueError(
+            "a label must be a bool, int, finite float, str, None or a tuple of these, got"
+            f" {reprlib.repr(packed)}"
         )
+    return packed

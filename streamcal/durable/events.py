@@ -1,0 +1,257 @@
+"""The events of `run`: how they are read, checked, predicted and learned."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._validation import as_vector
+from streamcal.durable.errors import StoreError, errors_of_waiting
+from streamcal.durable.fields import pack_fields
+from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
+from streamcal.durable.keys import name_of
+from streamcal.durable.labels import JOIN, Event, LabelJoin
+from streamcal.durable.store import Store
+from streamcal.durable.timeline import TIMELINE, Timeline
+
+
+class Events:
+    """A source of events as one of batches, with what a run keeps of them: join and timeline."""
+
+    def __init__(
+        self,
+        source: Any,
+        read: Callable[[int, int], Any],
+        keyed: KeyedCalibrator,
+        join: LabelJoin | None,
+        store: Store | None,
+    ) -> None:
+        self._source, self._read = source, read
+        self._keyed, self.join = keyed, join
+        self.path = None if store is None else store.path
+        self.timeline = Timeline()
+        if store is not None and TIMELINE in store:
+            self.timeline = Timeline.from_bytes(store.get_bytes(TIMELINE))
+
+    def read_batch(self, offset: int, n: int) -> "EventBatch | None":
+        """Return up to ``n`` events from an offset on, checked; None if there are no more."""
+        rows = list(self._read(offset, n))
+        if not rows:
+            return None
+        given = _check(rows, self._keyed, self.join, lambda at: self._where(offset + at))
+        return EventBatch(self, offset, *given)
+
+    def _where(self, offset: int) -> str:
+        """Return which event is the one at an offset, for a message."""
+        where = getattr(self._source, "where", None)
+        # A data frame has a `where` of its own.
+        if callable(where) and hasattr(self._source, "read"):
+            return str(where(offset))
+        return f"event {offset}"
+
+    def states(self) -> dict[str, Any]:
+        """Return what is to be saved with the calibrators."""
+        self.timeline.updated, self.timeline.end = time.time(), _end_of(self._source)
+        states: dict[str, Any] = {} if self.join is None else {JOIN: self.join}
+        return {**states, TIMELINE: self.timeline}
+
+
+class EventBatch:
+    """Consecutive events that were checked."""
+
+    def __init__(self, all_events: Events, offset: int, events: list[Event], samples: Samples):
+        self._all, self._offset = all_events, offset
+        self._events, self._samples = events, samples
+        self.end = offset + len(events)
+
+    def predict_learn(self, keyed: KeyedCalibrator) -> Vector:
+        """Predict and learn; record what was learned in the timeline."""
+        join, samples = self._all.join, self._samples
+        if join is None:
+            values = keyed.predict_learn_checked(samples)
+            ends = np.arange(self._offset, self.end) + 1
+            learned = np.column_stack([ends, samples.scores, values, samples.y])
+        else:
+            values, learned = self._predict_learn_each(keyed, join)
+        ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
+        self._all.timeline.add(ends, scores, served, y, time.time())
+        return values
+
+    def _predict_learn_each(
+        self, keyed: KeyedCalibrator, join: LabelJoin
+    ) -> tuple[Vector, NDArray[np.float64]]:
+        """Return the values, and the samples for the timeline in rows."""
+        values = []
+        samples: list[tuple[float, ...]] = []
+        for end, event in enumerate(self._events, self._offset + 1):
+            served = None  # what comes with a label is not used
+            if not math.isnan(event.score):
+                served = keyed.serve_one(event.key, float(event.score), x=event.x)
+            values.append(math.nan if served is None else served.value)
+            sample = join.add(event._replace(served=served))
+            if sample is None:
+                continue
+            value, ticket = (math.nan, None) if sample.served is None else sample.served
+            waited = math.isnan(event.score) or math.isnan(event.y)
+            numbers = sample.score, sample.y, sample.w
+            with errors_of_waiting(self._all.path if waited else None):
+                keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=ticket)
+            samples.append((end, sample.score, value, sample.y))
+        return np.array(values), np.array(samples).reshape(-1, 4)
+
+
+def reader_of(source: Any) -> Callable[[int, int], Any]:
+    """Return the function that reads events from an offset on."""
+    if callable(getattr(source, "read", None)):
+        read: Callable[[int, int], Any] = source.read
+        return read
+    if hasattr(source, "__getitem__") and not isinstance(source, Mapping):
+        return lambda at, n: source[at : at + n]
+    if callable(source):
+        return _Forward(source).read
+    raise TypeError(
+        "`source` must have `read(offset, n)`, be a sequence, or be a function that returns the"
+        f" events from an offset on, such as a generator function, got {type(source).__name__}"
+    )
+
+
+class _Forward:
+    """Reads the events that a function returns for the first offset; the run only goes forward."""
+
+    def __init__(self, start: Callable[[int], Iterable[Any]]) -> None:
+        self._start = start
+        self._events: Iterator[Any] | None = None
+
+    def read(self, offset: int, n: int) -> list[Any]:
+        """Return the next ``n`` events."""
+        if self._events is None:
+            events: Any = self._start(offset)
+            if not isinstance(events, Iterable):
+                raise TypeError(
+                    f"`source` must return an iterable of events, got {type(events).__name__}"
+                )
+            self._events = iter(events)
+        return list(islice(self._events, n))
+
+
+def _end_of(source: Any) -> int | None:
+    """Return the offset after the last event of a source; None if that is unknown."""
+    if callable(getattr(source, "end", None)):
+        return int(source.end())
+    return len(source) if hasattr(source, "__len__") else None
+
+
+def _check(
+    rows: list[Any], keyed: KeyedCalibrator, join: LabelJoin | None, where: Callable[[int], str]
+) -> tuple[list[Event], Samples]:
+    """Return the rows as events, and what `KeyedCalibrator.check` returns of them.
+
+    It raises unless all of them can be learned; the error begins with ``where`` of the first one
+    that can't be. Events have the fields of the calibrator only.
+    """
+    try:
+        return _check_events([_as_event(row) for row in rows], keyed, join)
+    except StoreError:
+        raise
+    except (TypeError, ValueError):
+        for at, row in enumerate(rows):
+            if (fault := _fault_of(row, keyed, join)) is not None:
+                text = re.sub("^`scores`", "`score`", str(fault).removesuffix(" at position 0"))
+                raise _kind_of(fault)(f"{where(at)}: {text}") from fault
+        raise  # it is about no event
+
+
+def _kind_of(error: Exception) -> type[TypeError | ValueError]:
+    return TypeError if isinstance(error, TypeError) else ValueError
+
+
+def _fault_of(row: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> Exception | None:
+    """Return why an event can't be learned; None if it can."""
+    try:
+        event = _as_event(row)
+        for name in ("score", "y", "w"):
+            _check_number(name, getattr(event, name))
+        _check_name("key", event.key)
+        if join is not None:
+            _check_name("id", event.id)
+        _check_events([event], keyed, join)
+    except StoreError:
+        raise
+    except (TypeError, ValueError) as error:
+        return error
+    return None
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Raise unless a field of an event is a number."""
+    try:
+        as_vector([value], name, finite=False)
+    except (TypeError, ValueError):
+        unknown = ", or NaN if it is not known" if name == "y" else ""
+        raise TypeError(f"`{name}` must be a number{unknown}, got {value!r}") from None
+
+
+def _check_name(name: str, value: Any) -> None:
+    """Raise unless a field of an event can be a key."""
+    try:
+        name_of(value)
+    except (TypeError, ValueError) as error:
+        raise _kind_of(error)(str(error).replace("`keys`", f"`{name}`", 1)) from None
+
+
+def _as_event(row: Any) -> Event:
+    """Return what a source has read as an event."""
+    try:
+        return Event(*row)
+    except TypeError:
+        raise TypeError(f"must be an Event or a tuple like it, got {row!r}") from None
+
+
+def _check_events(
+    events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
+) -> tuple[list[Event], Samples]:
+    """Do what `_check` does; an error does not say of which event it is."""
+    scores, y, w, keys, ids, *_ = zip(*events, strict=True)
+    if join is None:
+        events = [_with_fields(event, keyed.fields) for event in events]
+        return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields))
+    served = ~np.isnan(as_vector(scores, "scores", finite=False))
+    labelled = ~np.isnan(as_vector(y, "y", finite=False))
+    for at, name in enumerate(ids):
+        name_of(name)  # or it raises
+        if not served[at] and not (labelled[at] and name is not None):
+            raise ValueError(f"must have a score, or a label and an id, got {events[at]}")
+    events = [
+        _with_fields(event, keyed.fields) if served[at] else event._replace(x=None)
+        for at, event in enumerate(events)
+    ]
+    # A label that comes alone is checked with a score that any calibrator takes.
+    columns = _columns_of(events, keyed.fields)
+    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns)
+
+
+def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:
+    """Return an event with the values of the fields of segments and no others, or raise."""
+    if not fields:
+        if event.x is not None:
+            raise TypeError(f"must have no `x` unless `calibrator` has segments, got {event}")
+        return event
+    if not isinstance(event.x, Mapping):
+        raise TypeError(
+            "must have `x`, a mapping with the values of the fields"
+            f" {', '.join(map(repr, fields))}, got {event.x!r}"
+        )
+    return event._replace(x=pack_fields({name: event.x.get(name) for name in fields}))
+
+
+def _columns_of(events: list[Event], fields: tuple[str, ...]) -> dict[str, list[Any]] | None:
+    """Return the values of the fields of segments by name; None where an event has none."""
+    if not fields:
+        return None
+    given = [event.x or {} for event in events]
+    return {name: [x.get(name) for x in given] for name in fields}
