@@ -33,12 +33,11 @@ PARTS = {
     "metrics": "Metrics",
     "plot": "Plots",
     "durable": "Crash-safe streams",
-    "tables": "Tables",
     "sklearn": "scikit-learn",
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "notebook", "report"}
+INTERNAL = {"cli", "kernels", "notebook", "report", "tables"}
 
 
 def exported(module: ModuleType) -> list[str]:

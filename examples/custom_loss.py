@@ -5,7 +5,6 @@ Forecasts of sales, prices or delays are wrong by a factor rather than by an amo
 is exp of a mean of logs: the link of the mean of a statistic.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import streamcal
-from streamcal.losses import Interval, MeanLoss
+from streamcal.losses import Gamma, MeanLoss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +20,7 @@ class LogError(MeanLoss):
     """Squared error of the logarithm, for positive quantities that are wrong by a factor."""
 
     name = "log-error"
-    y_range = z_range = Interval(0.0, math.inf, low_closed=False)
+    y_range = z_range = Gamma.y_range  # the positive numbers
 
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(np.square(np.log(z) - np.log(y)))

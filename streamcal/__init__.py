@@ -17,5 +17,5 @@ __version__ = "0.1.0"
 
 # The first four hold names that are listed, or serve the command line; the others need extras.
 __getattr__, __dir__, __all__ = attach(
-    __name__, unlisted=("calibration", "isotonic", "tables", "wrappers", "sklearn", "spark")
+    __name__, unlisted=("calibration", "isotonic", "wrappers", "sklearn", "spark")
 )

@@ -10,7 +10,6 @@ from streamcal import ordinal as ordinal
 from streamcal import plot as plot
 from streamcal import sklearn as sklearn
 from streamcal import spark as spark
-from streamcal import tables as tables
 from streamcal import voting as voting
 from streamcal import wrappers as wrappers
 from streamcal.calibration import AnytimeCalibrator as AnytimeCalibrator

@@ -7,6 +7,7 @@ position of the first bad value, so that its row in a file can be found.
 import math
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -319,6 +320,44 @@ def check_count(
     raise ValueError(f"`{name}` must be {rule}{or_none}, got {shown}")
 
 
+def as_within(value: Any, name: str, interval: str) -> float:
+    """Return ``value`` as a Python float in an interval, written as in messages and in docstrings.
+
+    Examples
+    --------
+    >>> as_within(0.5, "tau", "(0, 1)")
+    0.5
+    >>> as_within(1, "l2", "[0, 1)")
+    Traceback (most recent call last):
+    ...
+    ValueError: `l2` must lie in [0, 1), got 1
+    """
+    low, high, has_low, has_high = _ends_of(interval)
+    number = as_number(value, name)
+    if low < number < high or (has_low and number == low) or (has_high and number == high):
+        return number
+    raise ValueError(f"`{name}` must lie in {interval}, got {value!r}")
+
+
+def check_within(value: Any, name: str, interval: str) -> None:
+    """Raise unless ``value`` is a number in an interval or, if that ends so, None.
+
+    Examples
+    --------
+    >>> check_within(None, "tol", "(0, inf) or None")
+    """
+    if value is not None or not interval.endswith(" or None"):
+        as_within(value, name, interval)
+
+
+@cache
+def _ends_of(interval: str) -> tuple[float, float, bool, bool]:
+    """Return the ends of an interval, and whether they belong to it."""
+    text = interval.removesuffix(" or None")
+    low, high = map(float, text[1:-1].split(","))
+    return low, high, text[0] == "[", text[-1] == "]"
+
+
 def check_half_life(half_life: Any) -> None:
     """Raise unless ``half_life`` is a number of samples, of at least 0.1, or None.
 
@@ -327,13 +366,9 @@ def check_half_life(half_life: Any) -> None:
     >>> check_half_life(0)
     Traceback (most recent call last):
     ...
-    ValueError: `half_life` must be a number of at least 0.1 or None, got 0
+    ValueError: `half_life` must lie in [0.1, inf) or None, got 0
     """
-    if half_life is not None and not as_score(half_life, "half_life") >= SHORTEST_HALF_LIFE:
-        raise ValueError(
-            f"`half_life` must be a number of at least {SHORTEST_HALF_LIFE} or None,"
-            f" got {half_life}"
-        )
+    check_within(half_life, "half_life", f"[{SHORTEST_HALF_LIFE}, inf) or None")
 
 
 def growth_per_sample(half_life: float | None) -> float:

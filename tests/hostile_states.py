@@ -59,6 +59,7 @@ from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
+from streamcal.losses.ranges import TwoPoint
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
@@ -253,8 +254,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),
         Example(lambda: PAVStack("log", interpolation="step"), pushed),
-        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
-        Example(lambda: PAVStack("absolute", interpolation="step"), pushed),
     ],
     "PRank": [Example(lambda: PRank(averaging=20.0, window=40), rows)],
     "PlattCalibrator": [
@@ -678,7 +677,7 @@ def use_segments(learner: SegmentCalibrator) -> None:
 
 def label_of(loss: losses.Loss, i: int) -> float:
     """Return a label in the range of a loss."""
-    if isinstance(loss.y_range, losses.TwoPoint):
+    if isinstance(loss.y_range, TwoPoint):
         return loss.y_range.high if i % 2 else loss.y_range.low
     return loss.y_range.clip(float(i % 2))
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamcal import losses
+from streamcal.losses.names import get_mean
 
 
 class Block(NamedTuple):
@@ -52,7 +53,7 @@ def distinct_samples(
     loss: str | losses.Loss = "squared",
 ) -> list[_Sums]:
     """Return one sample per distinct score, in score order, with exact sums."""
-    mean_loss = losses.get_mean(loss)
+    mean_loss = get_mean(loss)
     scores = [float(score) for score in scores]
     weights = [1.0] * len(scores) if w is None else [float(weight) for weight in w]
     pooled: dict[float, _Sums] = {}
@@ -77,7 +78,7 @@ def isotonic_blocks(
         while len(blocks) > 1 and blocks[-2].mean >= blocks[-1].mean:
             right = blocks.pop()
             blocks.append(blocks.pop().joined(right))
-    link = losses.get_mean(loss).link
+    link = get_mean(loss).link
     return [
         Block(b.lower, b.upper, link(float(b.mean)), float(b.weight), float(b.moment / b.weight))
         for b in blocks
@@ -100,7 +101,7 @@ def isotonic_max_min(
         part = samples[a : b + 1]
         return Fraction(sum(s.total for s in part)) / sum(s.weight for s in part)
 
-    link = losses.get_mean(loss).link
+    link = get_mean(loss).link
     n = len(samples)
     return [
         link(float(max(min(mean(a, b) for b in range(i, n)) for a in range(i + 1))))

@@ -277,7 +277,7 @@ def learn_probabilities(draw: Draw, calibrator: Any, held: list[Any]) -> None:
 
 def _numbers(draw: Draw, loss: Any) -> tuple[Callable[[], Any], float, float]:
     """Return a function that draws labels of a loss, and the range of its values."""
-    from streamcal.losses import TwoPoint
+    from streamcal.losses.ranges import TwoPoint
 
     low, high = loss.z_range.low, loss.z_range.high
     if isinstance(loss.y_range, TwoPoint):
@@ -737,8 +737,7 @@ def _add_stacks() -> None:
         return ask_map(stack, stack._loss), len(stack)
 
     def stack(draw: Draw) -> Any:
-        loss = convex_losses(draw) if draw.chance(0.1) else mean_losses(draw)
-        return PAVStack(loss, interpolation=draw.pick(["linear", "step"]))
+        return PAVStack(mean_losses(draw), interpolation=draw.pick(["linear", "step"]))
 
     CASES[PAVStack] = Case(stack, [push, push, push, push_many], ask, cost=2.5)
 
@@ -1126,7 +1125,9 @@ def _add_decisions() -> None:
         cost=1.0,
     )
 
-    names = decision.METRIC_NAMES
+    from streamcal.decision.goals import METRIC_NAMES
+
+    names = METRIC_NAMES
 
     def learn(draw: Draw, eum: Any, held: list[Any]) -> None:
         eum.learn_one(draw.score(), draw.binary(), draw.weight())

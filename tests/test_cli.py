@@ -35,7 +35,7 @@ import typer
 from river import metrics, stream
 
 import streamcal
-from streamcal import cli, losses, tables
+from streamcal import cli, losses
 from streamcal.calibration import IsotonicCalibrator
 from streamcal.cli import calibrate as calibrate_module
 from streamcal.cli import calibrate as calibrating
@@ -45,7 +45,11 @@ from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
-from streamcal.durable import Store, name_of
+from streamcal.durable import Store
+from streamcal.durable.keys import name_of
+from streamcal.tables.base import Chunk
+from streamcal.tables.open import open_table
+from streamcal.tables.output import Output
 from tests import WITHOUT_BYTE_CODE
 from tests.runner import run
 
@@ -878,7 +882,7 @@ def test_progress_is_shown_to_a_person_only(
     ]:
         monkeypatch.setattr(sys, "stderr", stderr)
         with (
-            tables.open_table(scores_csv, []) as source,
+            open_table(scores_csv, []) as source,
             progress(source, "calibrating", hidden=hidden) as show,
         ):
             list(source)
@@ -1075,7 +1079,7 @@ def test_disk_errors_are_one_line(
     def open_full(*_: Any) -> None:
         raise OSError(28, "No space left on device", str(full))
 
-    monkeypatch.setattr(tables.Output, "_create", open_full)
+    monkeypatch.setattr(Output, "_create", open_full)
     result = calibrate(scores_csv, "--out", tmp_path / "out.csv", status=1)
     (line,) = result.stderr.splitlines()
     assert line == f"streamcal: {full}: No space left on device"
@@ -1505,7 +1509,7 @@ def test_demo_computes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_groups_cover_the_rows_in_order() -> None:
     keys = pa.array(["b", "a", "", "b", "a"])
-    chunk = tables.Chunk(np.arange(1, 6), {"k": keys}, [], None)
+    chunk = Chunk(np.arange(1, 6), {"k": keys}, [], None)
     groups = dict(group_rows(Rows(chunk, []), "k"))
     assert {key: at.tolist() for key, at in groups.items()} == {"b": [0, 3], "a": [1, 4], "": [2]}
     assert all(a < b for at in groups.values() for a, b in pairwise(at))

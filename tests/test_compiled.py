@@ -40,7 +40,6 @@ from streamcal.calibration.temperature import TemperatureCalibrator
 from streamcal.calibration.venn_abers import VennAbersCalibrator
 from streamcal.decision import (
     AM,
-    METRIC_NAMES,
     EUMThreshold,
     GMean,
     Tversky,
@@ -49,6 +48,7 @@ from streamcal.decision import (
     maximize,
     utility_curve,
 )
+from streamcal.decision.goals import METRIC_NAMES
 from streamcal.isotonic.blocks import blocks_of, fit_blocks
 from streamcal.isotonic.stack import PAVStack
 from streamcal.isotonic.staircase import Staircase, isotonic_fit

@@ -296,9 +296,9 @@ def test_cusum_learns_what_prank_cannot() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.0, 1.0), "`radius` must be a positive number, got 0.0"),
-        ((1.0, -1.0), "`margin` must be a positive number, got -1.0"),
-        ((1.0, math.nan), "`margin` must be a finite number"),
+        ((0.0, 1.0), r"`radius` must lie in \(0, inf\), got 0.0"),
+        ((1.0, -1.0), r"`margin` must lie in \(0, inf\), got -1.0"),
+        ((1.0, math.nan), "`margin` must lie in"),
     ],
 )
 def test_mistake_bound_refuses(arguments: Any, message: str) -> None:
@@ -441,11 +441,11 @@ def test_a_table_of_costs_needs_as_many_labels() -> None:
         ({"labels": "abc"}, TypeError, "`labels` must be a sequence"),
         ({"labels": 3}, TypeError, "`labels` must be a sequence"),
         ({"loss": "log"}, ValueError, "`loss` must be one of"),
-        ({"margin": -1.0}, ValueError, "`margin` must be a non-negative"),
-        ({"margin": math.nan}, ValueError, "`margin` must be a non-negative"),
+        ({"margin": -1.0}, ValueError, r"`margin` must lie in \[0, 1e\+60\]"),
+        ({"margin": math.nan}, ValueError, r"`margin` must lie in \[0, 1e\+60\]"),
         ({"averaging": "all"}, ValueError, "`averaging` must be None, 'uniform' or a half-life"),
         ({"averaging": 0.0}, ValueError, "`averaging` must be None, 'uniform' or a half-life"),
-        ({"l2": 1.0}, ValueError, "`l2` must be a number from 0 to below 1, got 1.0"),
+        ({"l2": 1.0}, ValueError, r"`l2` must lie in \[0, 1\), got 1.0"),
         ({"l2": "a"}, TypeError, "`l2` must be a number"),
         ({"window": 0}, ValueError, "`window` must be a positive int"),
         ({"window": None}, ValueError, "`window` must be a positive int"),

@@ -297,7 +297,7 @@ def test_transform_many_equals_a_loop(frame: Any) -> None:
     ],
 )
 def test_bad_parameters_of_features(options: Any) -> None:
-    with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be"):
+    with pytest.raises(ValueError, match=f"`{next(iter(options))}` must "):
         RandomFourierFeatures(**options)
 
 

@@ -16,8 +16,6 @@ from streamcal.decision import (
     AM,
     GTPPR,
     MCC,
-    METHODS,
-    METRIC_NAMES,
     SEC,
     Accuracy,
     FBeta,
@@ -35,6 +33,8 @@ from streamcal.decision import (
     utility_curve,
 )
 from streamcal.decision.exponentials import OutOfReachError, exponential_sum
+from streamcal.decision.goals import METRIC_NAMES
+from streamcal.decision.maximization import METHODS
 from tests import oracles_decision as oracle
 
 CONVENTIONS = (0, 1, "present")
@@ -363,15 +363,15 @@ def test_promises_are_checked() -> None:
         (lambda: maximize([0.1], counts=(1, 2, 3)), "`counts` must be .* got 3 values"),
         (lambda: maximize([0.1], counts=(1, 2, -3, 0)), "`counts` must not be negative"),
         (lambda: maximize([0.1], counts=(1, 2, math.inf, 0)), "`counts` must be finite"),
-        (lambda: maximize([0.1], tol=0.0), "`tol` must be from"),
-        (lambda: maximize([0.1, 0.2], tol=math.nan), "`tol` must be from"),
+        (lambda: maximize([0.1], tol=0.0), "`tol` must lie in .1e-13, 0.01."),
+        (lambda: maximize([0.1, 0.2], tol=math.nan), "`tol` must lie in .1e-13, 0.01."),
         (lambda: maximize([0.1], method="best"), "`method` must be one of"),
         (lambda: maximize([0.1, 0.2], "mcc", method="algorithm-2"), "applies to MCC"),
         (lambda: maximize([0.1, 0.2], FBeta(math.pi), method="algorithm-2"), "rational"),
         (lambda: expected_utility([0.1], [0, 1]), "one value per probability, got 2 for 1"),
         (lambda: expected_utility([0.1], [2]), "`labels` must hold 0 and 1, got 2.0 at position 0"),
         (lambda: FBeta("1"), "`beta` must be a number"),
-        (lambda: FBeta(math.nan), "`beta` must be a number"),
+        (lambda: FBeta(math.nan), "`beta` must lie in"),
         (lambda: FBeta(1, zero_division=2), "`zero_division` must be 0, 1 or 'present', got 2"),
         (lambda: AM(zero_division=True), "`zero_division` must be"),
         (lambda: Tversky(-1, 0), "`alpha` and `beta` must be at least 0"),

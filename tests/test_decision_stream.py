@@ -212,7 +212,7 @@ def test_names_of_labels_are_kept() -> None:
         (lambda: DecisionClassifier(Oracle(), history="all"), "`history` must be"),
         (
             lambda: DecisionClassifier(Oracle(), half_life=0),
-            "`half_life` must be a number of at least 0.1",
+            "`half_life` must lie in .0.1, inf. or None",
         ),
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, None), "`y` must be a label"),
         (lambda: DecisionClassifier(Oracle()).learn_one({"p": 0.5}, "x"), "labels are binary"),
@@ -222,7 +222,7 @@ def test_names_of_labels_are_kept() -> None:
             lambda: MicroBatcher(DecisionClassifier(Oracle()), 0),
             "`batch_size` must be a positive int",
         ),
-        (lambda: MicroBatcher(DecisionClassifier(Oracle()), 2, -1), "`max_delay` must be"),
+        (lambda: MicroBatcher(DecisionClassifier(Oracle()), 2, -1), "`max_delay` must lie in"),
         (
             lambda: evaluate([], Oracle(), metrics.F1(), batch_size=2),
             "DecisionClassifier for batches",
@@ -233,7 +233,7 @@ def test_names_of_labels_are_kept() -> None:
         ),
         (lambda: EUMThreshold("f7"), "`metric` must be one of"),
         (lambda: EUMThreshold(window=0), "`window` must be a positive int"),
-        (lambda: EUMThreshold(half_life=-1), "`half_life` must be"),
+        (lambda: EUMThreshold(half_life=-1), "`half_life` must lie in"),
         (lambda: EUMThreshold().learn_one(math.nan, 1), "`score` must be a finite number"),
         (lambda: EUMThreshold().learn_one(0.5, 2), "`y` must be 0 or 1, got 2"),
         (lambda: EUMThreshold().learn_one(0.5, 1, w=0), "`w` must be a positive"),

@@ -182,8 +182,8 @@ def test_many_scores_are_grouped(kind: Any, method: Any, monkeypatch: pytest.Mon
     [
         ({"kind": "prediction"}, "`kind` must be one of 'consistency', 'confidence'"),
         ({"method": "bootstrap"}, "`method` must be one of 'resampling', 'asymptotic'"),
-        ({"level": 1.0}, r"`level` must be in \(0, 1\), got 1.0"),
-        ({"level": math.nan}, r"`level` must be in \(0, 1\), got nan"),
+        ({"level": 1.0}, r"`level` must lie in \(0, 1\), got 1.0"),
+        ({"level": math.nan}, r"`level` must lie in \(0, 1\), got nan"),
         ({"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
     ],
 )
@@ -266,8 +266,8 @@ def test_smooth_ece_memory_is_the_grid() -> None:
     [
         (lambda: SmoothECE(n_cells=1), "`n_cells` must be an int of at least 2, got 1"),
         (lambda: smooth_ece(Y, P, n_cells=True), "`n_cells` must be an int of at least 2"),
-        (lambda: smooth_ece(Y, P, bandwidth=0.0), "`bandwidth` must be a positive finite number"),
-        (lambda: SmoothECE().at_bandwidth(math.nan), "`bandwidth` must be a positive"),
+        (lambda: smooth_ece(Y, P, bandwidth=0.0), r"`bandwidth` must lie in \(0, inf\)"),
+        (lambda: SmoothECE().at_bandwidth(math.nan), "`bandwidth` must lie in"),
         (lambda: smooth_ece([], []), "`y_prob` must hold at least one prediction"),
         (lambda: smooth_ece(Y, P[:-1]), "`y_true` must have one value per score"),
         (lambda: smooth_ece(Y, [1.5, *P[1:]]), "`y_prob` must be a probability"),

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamcal import tables
 from streamcal.durable import engine
 from streamcal.durable.files import files_of_store
 from streamcal.durable.store import Store
+from streamcal.tables.output import Output
 from tests.runner import run
 from tests.test_resume import Crash, _Always, write_table
 
@@ -106,7 +106,7 @@ def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> N
             raise Crash
         save(self, *args, **kwargs)
 
-    def no_exit(self: tables.Output, *error: object) -> None:
+    def no_exit(self: Output, *error: object) -> None:
         self._file.close()
         raise Crash
 
@@ -120,7 +120,7 @@ def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> N
     with patch.context() as patched:
         patched.setattr(Store, "save", dying)
         if moment != "named":
-            patched.setattr(tables.Output, "__exit__", no_exit)
+            patched.setattr(Output, "__exit__", no_exit)
         with pytest.raises(Crash):
             invoke(*run)
 
@@ -557,9 +557,9 @@ def test_an_output_without_a_state_is_not_written_through_a_link(apart: Path) ->
 
 def test_two_outputs_of_one_name_at_once_are_both_whole(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    with tables.Output(path) as one:
+    with Output(path) as one:
         one.write(b"one")
-        with tables.Output(path) as two:
+        with Output(path) as two:
             two.write(b"two")
             assert one.partial != two.partial
         assert path.read_bytes() == b"two"

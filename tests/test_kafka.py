@@ -1013,15 +1013,11 @@ def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
 def test_bad_arguments_are_refused(config: Config) -> None:
     bad: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"partition": -1}, ValueError, "`partition` must be"),
-        (
-            {"timeout": 0},
-            ValueError,
-            "`timeout` must be a positive number of at most 2000000, got 0",
-        ),
+        ({"timeout": 0}, ValueError, r"`timeout` must lie in \(0, 2000000\], got 0"),
         ({"timeout": "1"}, TypeError, "`timeout` must be a number"),
-        ({"wait": float("nan")}, ValueError, "`wait` must be a positive number"),
+        ({"wait": float("nan")}, ValueError, r"`wait` must lie in \(0, 2000000\] or None"),
         ({"decode": None}, TypeError, "`decode` must be callable, got None"),
-        ({"timeout": 1e7}, ValueError, "`timeout` must be .* at most 2000000, got 10000000.0"),
+        ({"timeout": 1e7}, ValueError, r"`timeout` must lie in .* 2000000\], got 10000000.0"),
         ({"partition": 2**31}, ValueError, "`partition` must be an int from 0 to 2147483647"),
         ({"start": -2}, ValueError, "`start` must be an int of at least 0, got -2"),
     ]

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.durable import Event, LabelJoin, Store, StoreError, copy_keys, name_of, owner, run
-from streamcal.durable.keys import PREFIX
+from streamcal.durable import Event, LabelJoin, Store, StoreError, copy_keys, owner, run
+from streamcal.durable.keys import PREFIX, name_of
 
 KEYS: list[Any] = ["a", "b", "ä", 1, 1.0, True, 0, -0.0, None, ("a", 1), ("a", 1.0), 0.25, 7]
 RNG = np.random.default_rng(3)

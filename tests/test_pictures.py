@@ -438,5 +438,5 @@ def test_bands_of_several_models_are_those_of_each() -> None:
         assert tuple(band.get_facecolor()[0][:3]) == pytest.approx(to_rgb(line.get_color()))
     shown = [area.get_text() for area in display.text_.findobj(TextArea)]
     assert "80% consistency band" in shown
-    with pytest.raises(ValueError, match=r"`level` must be in \(0, 1\) or None, got 2"):
+    with pytest.raises(ValueError, match=r"`level` must lie in \(0, 1\) or None, got 2"):
         ReliabilityDisplay.from_models(models, level=2)

@@ -41,7 +41,7 @@ def test_random_programs_keep_what_is_promised(kind: type) -> None:
 )
 @pytest.mark.parametrize("half_life", [0, -1, 1e-4, 0.0999, math.nan, math.inf, "1"])
 def test_every_half_life_is_checked(kind: type, half_life: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="`half_life` must be a"):
+    with pytest.raises((ValueError, TypeError), match="`half_life` must "):
         made_with(kind, half_life=half_life)
     assert made_with(kind, half_life=0.1).half_life == 0.1
 

@@ -21,10 +21,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streamcal import tables
 from streamcal.cli.report_sources import StoreSubject
 from streamcal.cli.resumable_output import ResumableOutput, RunNotes
 from streamcal.durable import Store, StoreError, engine
+from streamcal.tables.output import Output
 from tests import WITHOUT_BYTE_CODE
 from tests.runner import run
 
@@ -199,9 +199,9 @@ def test_a_crash_while_rows_are_passed_over(
 POINTS = [
     (Store, "save", "before"),
     (Store, "save", "after"),
-    (tables.Output, "write", "before"),
-    (tables.Output, "write", "after"),
-    (tables.Output, "sync", "after"),
+    (Output, "write", "before"),
+    (Output, "write", "after"),
+    (Output, "sync", "after"),
 ]
 
 
@@ -365,7 +365,7 @@ def test_parquet_begins_again_and_the_next_table_goes_on(
         raise Crash
 
     with monkeypatch.context() as patch:  # killed before the commit: nothing is tidied up
-        patch.setattr(tables.Output, "sync", crash)
+        patch.setattr(Output, "sync", crash)
         patch.setattr(ResumableOutput, "__exit__", lambda self, *_: self._file.close())
         with pytest.raises(Crash):
             calibrate(table, out, store, *more)
@@ -666,16 +666,16 @@ def test_a_full_disk_loses_nothing(done: tuple[Path, ...], monkeypatch: pytest.M
     """Writing the output or the store fails half-way; with space again the run continues."""
     table, whole, whole_store = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
-    original, room = tables.Output.write, 20_000
+    original, room = Output.write, 20_000
 
-    def full(self: tables.Output, data: Any) -> int:
+    def full(self: Output, data: Any) -> int:
         if self.tell() + len(memoryview(data)) > room:
             self._file.write(memoryview(data)[: len(memoryview(data)) // 2])
             raise OSError(28, "No space left on device")
         return original(self, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tables.Output, "write", full)
+        patch.setattr(Output, "write", full)
         printed = calibrate(table, out, store, "--batch-size", 100, status=1)
         assert "No space left on device" in printed
     save = Store.save

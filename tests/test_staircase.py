@@ -11,6 +11,7 @@ from scipy.optimize import isotonic_regression
 from sklearn.isotonic import IsotonicRegression
 
 from streamcal import Staircase, isotonic_fit, losses
+from streamcal.losses.ranges import TwoPoint
 from tests import oracles
 
 INTERPOLATIONS = ("step", "linear")
@@ -27,7 +28,7 @@ LOSSES = [
 
 
 def labels_of(loss: Any) -> Any:
-    if isinstance(loss.y_range, losses.TwoPoint):
+    if isinstance(loss.y_range, TwoPoint):
         return st.sampled_from([-1.0, 1.0])
     low, high = max(loss.y_range.low, -10.0), min(loss.y_range.high, 10.0)
     # Few distinct labels make equal means, any labels make rounding. Sums of subnormal numbers have

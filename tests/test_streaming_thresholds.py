@@ -325,7 +325,7 @@ def test_what_was_not_learned_cannot_be_taken_back(taught: Any, sample: Any) -> 
     [
         ({"n_labels": 1}, ValueError, "`n_labels` must be an int from 2 to 32767, got 1"),
         ({"n_labels": 3, "window": 0}, ValueError, "`window` must be a positive int or None"),
-        ({"n_labels": 3, "half_life": 0}, ValueError, "`half_life` must be a number of at least"),
+        ({"n_labels": 3, "half_life": 0}, ValueError, "`half_life` must lie in"),
         ({"n_labels": 3, "loss": "log"}, ValueError, "`loss` must be one of 'absolute'"),
         ({"n_labels": 3, "loss": losses.Squared()}, TypeError, "`loss` must be a name or"),
     ],

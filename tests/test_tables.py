@@ -18,9 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcal import tables
-from streamcal.tables import Output, Series, TableError, as_numbers, format_of, open_table
-from streamcal.tables.base import check_names
+from streamcal.tables.base import Reader, TableError, check_names
+from streamcal.tables.numbers import as_numbers
+from streamcal.tables.open import format_of, open_table
+from streamcal.tables.output import Output
+from streamcal.tables.series import Series
 
 
 def read(path: Any, columns: Any, **options: Any) -> tuple[Any, Any, Any]:
@@ -87,7 +89,7 @@ def test_csv_rows_are_those_of_the_csv_module(
     seen: list[Any] = []
     faults, error_text = [], ""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables.Reader, "_block_bytes", block)
+        patch.setattr(Reader, "_block_bytes", block)
         with open_table(path, "xy", batch_size=batch_size) as table:
             try:
                 for chunk in table:
@@ -150,7 +152,7 @@ def test_rows_of_csv_are_copied_byte_for_byte(
     values = [i / 7 for i in range(len(rows))]
     with pytest.MonkeyPatch.context() as patch:
         longest = max(len(line.encode()) for line in lines) + len(bom.encode()) + len(end)
-        patch.setattr(tables.Reader, "_block_bytes", longest + more)
+        patch.setattr(Reader, "_block_bytes", longest + more)
         add_column(source, folder / "out.csv", values, ["p"])
     end = end if final or rows else "\n"
     written = [f"{line},{value!r}" for line, value in zip(lines[1:], values, strict=True)]
@@ -185,7 +187,7 @@ def test_csv_that_is_no_utf8_ends_after_the_rows_before_it(
     path = write(tmp_path / "in.csv", "p,city\n" + "1,Köln\n" * 10)
     with path.open("ab") as file:
         file.write(bad)
-    monkeypatch.setattr(tables.Reader, "_block_bytes", block)
+    monkeypatch.setattr(Reader, "_block_bytes", block)
     with open_table(path, ["p"]) as table:
         seen: list[Any] = []
         with pytest.raises(TableError, match="row 11 is not UTF-8 text"):
@@ -198,7 +200,7 @@ def test_csv_rows_may_break_anywhere_between_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     path = write(tmp_path / "in.csv", "a,p\r\n" + "x,12\r\n" * 50)
-    monkeypatch.setattr(tables.Reader, "_block_bytes", size)
+    monkeypatch.setattr(Reader, "_block_bytes", size)
     with open_table(path, ["p"]) as table:
         assert sum(map(len, table)) == 50
 
@@ -297,7 +299,7 @@ def test_malformed_rows_are_named(tmp_path: Path) -> None:
 
 def test_a_table_of_malformed_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "in.csv", "a,p\n" + "1\n" * 100)
-    monkeypatch.setattr(tables.Reader, "_block_bytes", 16)
+    monkeypatch.setattr(Reader, "_block_bytes", 16)
     values, rows, faults = read(path, ["p"])
     assert (values, rows, len(faults)) == ({"p": []}, [], 100)
 
@@ -317,7 +319,7 @@ def test_a_quote_left_open_ends_the_table_after_the_rows_before_it(
 def test_a_row_without_end_is_not_read_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
+    monkeypatch.setattr(Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.csv", 'a,p\n1,2\n3,"' + "4,5\n" * 1_000_000)
     with open_table(path, ["p"]) as table:
         rows = iter(table)
@@ -330,7 +332,7 @@ def test_a_row_without_end_is_not_read_for_ever(
 def test_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables.Reader, "_block_bytes", 1 << 14)
+    monkeypatch.setattr(Reader, "_block_bytes", 1 << 14)
     path = write(tmp_path / "in.csv", "a,p\n" + '"x\ny",0.25\n' * 100_000)
     before = pa.total_allocated_bytes()
     with open_table(path, ["p"]) as table:
@@ -393,7 +395,7 @@ def test_a_pipe_may_end_lines_with_both_marks_in_two_pieces(
         pipe.write(piece)
     pipe.close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables.Reader, "_block_bytes", block)
+        patch.setattr(Reader, "_block_bytes", block)
         add_column(Path("-"), tmp_path / "out.csv", [0.25, 0.75], ["p"])
     assert (tmp_path / "out.csv").read_bytes() == b"a,p,new\r\n1,0.5,0.25\r\n2,0.5,0.75\r\n"
 
@@ -501,7 +503,7 @@ def test_ndjson_fields_survive(
     lines = [json.dumps(record, ensure_ascii=ascii_only) for record in records]
     source = write(folder / "in.jsonl", ends.join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables.Reader, "_block_bytes", block)
+        patch.setattr(Reader, "_block_bytes", block)
         values, rows, faults = read(source, ["p"])
         add_column(source, folder / "out.jsonl", values["p"], ["p"], new="neü")
     assert rows == list(range(1, len(records) + 1))
@@ -557,7 +559,7 @@ def test_ndjson_that_can_not_be_used(tmp_path: Path, data: str, message: str) ->
 
 
 def test_ndjson_row_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables.Reader, "_block_bytes", 1024)
+    monkeypatch.setattr(Reader, "_block_bytes", 1024)
     path = write(tmp_path / "in.ndjson", '{"p": 1}\n{"p": "' + "x" * (1 << 18))
     with pytest.raises(TableError, match=r"row 2 is longer than"):
         read(path, ["p"])
@@ -566,7 +568,7 @@ def test_ndjson_row_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_rows_before_one_without_end_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables.Reader, "_block_bytes", 64)
+    monkeypatch.setattr(Reader, "_block_bytes", 64)
     path = write(tmp_path / "in.ndjson", '{"p": 1}\n' * 3 + '{"p": "' + "x" * 80 + '"}\n{"p": 1}\n')
     with open_table(path, ["p"]) as table:
         chunks = iter(table)

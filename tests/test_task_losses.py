@@ -137,7 +137,7 @@ def test_the_greatest_costs_and_weights_have_a_finite_risk() -> None:
 
 @pytest.mark.parametrize("under", [-1, np.nan, np.inf, 1e96])
 def test_bad_costs_of_asymmetric_errors_are_refused(under: Any) -> None:
-    with pytest.raises(ValueError, match=r"`under` must be from 0 to 1e\+95"):
+    with pytest.raises(ValueError, match=r"`under` must lie in \[0, 1e\+95\]"):
         AsymmetricError(under=under)
     with pytest.raises(ValueError, match="must not both be 0"):
         AsymmetricError(under=0, over=0)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from streamcal import losses
-from streamcal.decision import METRIC_NAMES
-from streamcal.decision.goals import MetricName
+from streamcal.decision.goals import METRIC_NAMES, MetricName
 from streamcal.losses import names as loss_names
 from tests import typed_programs
 

@@ -116,7 +116,7 @@ def test_bad_scores_and_parameters() -> None:
         VennAbersCalibrator().predict_interval_one(math.nan)
     with pytest.raises(ValueError, match="`window` must be a positive int or None, got 0"):
         VennAbersCalibrator(window=0)
-    with pytest.raises(ValueError, match="`prior` must be a non-negative finite number, got -1"):
+    with pytest.raises(ValueError, match=r"`prior` must lie in \[0, 1e\+60\], got -1"):
         VennAbersCalibrator(prior=-1)
 
 

@@ -26,7 +26,9 @@ def write_scores(path: Path, n_rows: int) -> None:
 
 def copy_streamcal(source: Path, target: Path) -> None:
     """Read the numbers of two columns; the cells themselves stay text."""
-    from streamcal.tables import Output, as_numbers, open_table
+    from streamcal.tables.numbers import as_numbers
+    from streamcal.tables.open import open_table
+    from streamcal.tables.output import Output
 
     with (
         open_table(source, ["score", "label"], new_column="calibrated") as table,
@@ -97,11 +99,11 @@ class Memory:
     def setup(self, n_rows: int) -> None:
         import pyarrow as pa
 
-        from streamcal import tables
+        from streamcal.tables.open import open_table
 
         self.folder = TemporaryDirectory()
         self.source = Path(self.folder.name, "scores.csv")
-        self.open_table: Any = tables.open_table
+        self.open_table: Any = open_table
         self.allocated: Any = pa.total_allocated_bytes
         n_written = size(100_000)
         write_scores(self.source, n_written)

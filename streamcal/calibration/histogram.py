@@ -12,9 +12,9 @@ import numpy as np
 from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal._validation import (
     LARGEST,
-    as_number,
     check_count,
     check_half_life,
+    check_within,
     growth_per_sample,
 )
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
@@ -57,8 +57,7 @@ class HistogramCalibrator(CompiledCalibrator):
     ) -> None:
         check_count(n_bins, "n_bins", 1, MOST_BINS)
         check_half_life(half_life)
-        if not 0.0 <= as_number(prior, "prior") <= LARGEST:
-            raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
+        check_within(prior, "prior", f"[0, {LARGEST:g}]")
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior

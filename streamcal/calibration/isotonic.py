@@ -15,13 +15,13 @@ from streamcal._state.score_index import check_edges, check_held, check_hulls, r
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
-    as_number,
     as_score,
     as_vector,
     as_weight,
     check_choice,
     check_count,
     check_half_life,
+    check_within,
     growth_per_sample,
 )
 from streamcal._whole import Step
@@ -36,6 +36,7 @@ from streamcal.kernels import pav
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
 from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.losses.names import get_mean
 from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
@@ -125,15 +126,14 @@ class IsotonicCalibrator(Calibrator):
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
         check_count(max_scores, "max_scores", _FEWEST_SCORES)
-        if not 0.0 <= as_number(prior, "prior") <= LARGEST:
-            raise ValueError(f"`prior` must be a non-negative finite number, got {prior}")
+        check_within(prior, "prior", f"[0, {LARGEST:g}]")
         self.loss = loss
         self.window = window
         self.half_life = half_life
         self.prior = prior
         self.interpolation = interpolation
         self.max_scores = max_scores
-        self._loss = losses.get_mean(loss)
+        self._loss = get_mean(loss)
         self._statistics = LabelStatistics(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import LARGEST, as_score, as_weight, check_half_life, decay_per_sample
+from streamcal._validation import (
+    LARGEST,
+    as_weight,
+    check_half_life,
+    check_within,
+    decay_per_sample,
+)
 from streamcal.calibration.probability import check_clip
 
 
@@ -38,8 +44,7 @@ class NewtonSteps(ABC):
         """Check and store the parameters; return those of the kernel."""
         as_weight(gamma, "gamma")
         as_weight(prior, "prior")
-        if not 1.0 < as_score(limit, "limit") <= LARGEST:
-            raise ValueError(f"`limit` must be more than 1 and at most {LARGEST:g}, got {limit}")
+        check_within(limit, "limit", f"(1, {LARGEST:g}]")
         check_half_life(half_life)
         check_clip(clip)
         self.gamma = gamma

@@ -17,9 +17,9 @@ from streamcal._validation import (
     as_number,
     as_probabilities,
     as_probability,
-    as_score,
     as_vector,
     as_weight,
+    check_within,
 )
 from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator, FieldValues
@@ -135,5 +135,4 @@ def as_label(y: float) -> float:
 
 def check_clip(clip: float) -> None:
     """Raise unless ``clip`` lies in [1e-15, 0.5); for a smaller one, 1 - clip would be 1."""
-    if not 1e-15 <= as_score(clip, "clip") < 0.5:
-        raise ValueError(f"`clip` must lie in [1e-15, 0.5), got {clip}")
+    check_within(clip, "clip", "[1e-15, 0.5)")

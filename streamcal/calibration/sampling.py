@@ -12,19 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
-from streamcal._validation import as_number, as_probabilities, as_vector, check_same_length
+from streamcal._validation import as_probabilities, as_vector, as_within, check_same_length
 
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
 
 def as_sampling_rate(value: object) -> float:
     """Return the share of negatives that are kept; raise unless it is in (0, 1]."""
-    rate = as_number(value, "sampling_rate")
-    if not 0.0 < rate <= 1.0:
-        raise ValueError(
-            f"`sampling_rate` must be greater than 0 and not greater than 1, got {value!r}"
-        )
-    return rate
+    return as_within(value, "sampling_rate", "(0, 1]")
 
 
 def among_all(p: Numbers, rate: Numbers) -> Numbers:

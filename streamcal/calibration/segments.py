@@ -32,13 +32,13 @@ from streamcal._state import (
     without_prefix,
 )
 from streamcal._validation import (
-    as_number,
     as_probability,
     as_vector,
     as_weight,
     as_weights,
     check_count,
     check_same_length,
+    check_within,
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import (
@@ -187,10 +187,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         crossings = check_crosses(crosses, names)
         # There must be room for all terms of one sample.
         check_count(max_terms, "max_terms", len(names) + len(crossings), _MOST_TERMS)
-        if not 0.1 <= as_number(half_life, "half_life") <= _LONGEST_HALF_LIFE:
-            raise ValueError(
-                f"`half_life` must be a number from 0.1 to {_LONGEST_HALF_LIFE:g}, got {half_life}"
-            )
+        check_within(half_life, "half_life", f"[0.1, {_LONGEST_HALF_LIFE:g}]")
         prototype = HedgedCalibrator() if base is None else base
         check_calibrator(prototype, "base")
         self.fields = names  # not the caller's list, which may change

@@ -1,7 +1,8 @@
 """An immutable copy of a calibrator's map, for other threads to read while it learns."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ NO_SHAPE = (
 )
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshot:
     """An immutable copy of a calibrator's map; any number of threads may use it.
 
@@ -41,17 +43,9 @@ class Snapshot:
     (0.667, 0.5)
     """
 
-    __slots__ = ("_predict", "fields", "n_samples")
     _predict: Callable[..., Any]
     n_samples: int | None
-    fields: tuple[str, ...]
-
-    def __init__(
-        self, predict: Callable[..., Any], n_samples: int | None, fields: tuple[str, ...] = ()
-    ) -> None:
-        object.__setattr__(self, "_predict", predict)
-        object.__setattr__(self, "n_samples", n_samples)
-        object.__setattr__(self, "fields", fields)
+    fields: tuple[str, ...] = ()
 
     def predict_one(self, score: float, x: Mapping[str, Any] | None = None) -> float:
         """Return the value that the calibrator had for a score at that moment."""
@@ -76,12 +70,6 @@ class Snapshot:
             raise TypeError(NO_SHAPE)
         stairs = getattr(self._predict, "__self__", None)  # of a snapshot of a staircase
         return Shape.of(self._predict, n_samples=self.n_samples, staircase=stairs)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a snapshot does not change: `{name}` can't be set")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Snapshot, (self._predict, self.n_samples, self.fields)
 
 
 class OneAtATime:

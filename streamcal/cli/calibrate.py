@@ -45,7 +45,8 @@ from streamcal.cli.table_source import Columns, TableSource
 if TYPE_CHECKING:
     from streamcal.cli.stored_run import StoredRun
     from streamcal.durable.keyed import KeyedCalibrator
-    from streamcal.tables import Output, Writer
+    from streamcal.tables.base import Writer
+    from streamcal.tables.output import Output
 
 EXAMPLES = (
     "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
@@ -155,19 +156,21 @@ def calibrate(
     with usage_errors():
         check_exists(*table)
         summary = Summary(quiet=quiet, as_json=json)
-    from streamcal import tables
     from streamcal.durable.keyed import KeyedCalibrator
+    from streamcal.tables.open import format_of
+    from streamcal.tables.output import Output, is_standard
+    from streamcal.tables.series import Series
 
     segment = segment or None
-    hidden = quiet or tables.is_standard(out)
+    hidden = quiet or is_standard(out)
     with usage_errors():
         numbers = _parse_delay(delay), _parse_rate(sampling_rate)
     columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
     settings = Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
     with usage_errors():
-        kind = tables.format_of(*table, out, given=file_format)
+        kind = format_of(*table, out, given=file_format)
         settings.check(columns)
-        output = tables.Output(out)
+        output = Output(out)
         check_distinct(*table, output=output, picture=plot, store=store)
         check_folder(out)
         if plot is not None:
@@ -177,7 +180,7 @@ def calibrate(
     totals = settings.new_totals()
     sample = None if plot is None or store is not None else UniformSample(3)
     rows: TableSource
-    source = tables.Series(
+    source = Series(
         table,
         columns.names,
         new_column=new_column,
@@ -274,7 +277,7 @@ def _check_plot(path: Path, loss: str) -> None:
 
 def _check_resumable(out: Path) -> None:
     """Raise ``ValueError`` unless a run with --store can write this."""
-    from streamcal.tables import is_standard
+    from streamcal.tables.output import is_standard
 
     if is_standard(out) or not (out.is_file() or not out.exists()):
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
@@ -318,7 +321,7 @@ def _sample_of_output(
 
 def _check_labels(picture: Path, totals: Totals) -> None:
     """Raise `TableError` unless a reliability diagram can show the labels."""
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     if not totals.n_labelled:
         raise TableError(f"no row has a label, so there is no {picture}")

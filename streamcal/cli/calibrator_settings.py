@@ -112,6 +112,6 @@ class Settings:
 
     def new_totals(self) -> Totals:
         """Return empty totals of the loss."""
-        from streamcal import losses
+        from streamcal.losses.names import get_mean
 
-        return Totals(losses.get_mean(self.found_loss))
+        return Totals(get_mean(self.found_loss))

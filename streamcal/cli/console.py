@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from streamcal.tables import Output, Reader, Series
+    from streamcal.tables.base import Reader
+    from streamcal.tables.output import Output
+    from streamcal.tables.series import Series
 
 
 class Stopped(Exception):  # noqa: N818  (not an error)
@@ -102,7 +104,8 @@ def data_errors(
     tables, ``table`` returns the one that is read.
     """
     from streamcal.durable.errors import StoreError
-    from streamcal.tables import TableError, is_standard
+    from streamcal.tables.base import TableError
+    from streamcal.tables.output import is_standard
 
     try:
         yield

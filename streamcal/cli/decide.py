@@ -28,7 +28,8 @@ from streamcal.cli.summary import Summary
 
 if TYPE_CHECKING:
     from streamcal.decision import Decision, Metric
-    from streamcal.tables import Output, Reader
+    from streamcal.tables.base import Reader
+    from streamcal.tables.output import Output
 
 EXAMPLES = (
     "streamcal decide scores.csv --prob p --metric f1 --out decided.csv",
@@ -66,19 +67,20 @@ def decide(
     decision is joint: of all labellings it has the greatest expected metric. It labels the
     likeliest rows 1.
     """
-    from streamcal import tables
+    from streamcal.tables.open import format_of, open_table
+    from streamcal.tables.output import Output, is_standard
 
     with usage_errors():
-        if tables.is_standard(table):
+        if is_standard(table):
             raise ValueError("the table is read twice, so it can't be standard input")
         check_exists(table)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.decision import get_metric, maximize
 
     with usage_errors():
-        kind = tables.format_of(table, out, given=file_format)
+        kind = format_of(table, out, given=file_format)
         goal = get_metric(metric)
-        output = tables.Output(out)
+        output = Output(out)
         check_distinct(table, output=output, picture=plot)
         check_folder(out)
         if plot is not None:
@@ -87,14 +89,14 @@ def decide(
     reader = RowReader(columns, on_error)
     second = _DecisionWriter(RowReader(columns, on_error))
 
-    def open_table() -> "Reader":
-        return tables.open_table(table, reader.names, new_column=new_column, format=kind)
+    def table_again() -> "Reader":
+        return open_table(table, reader.names, new_column=new_column, format=kind)
 
     with data_errors(table, output, lambda: second.n_written), summary:
-        with open_table() as source:
+        with table_again() as source:
             values = _read_columns(reader.iterate(source), len(columns))
         decision = maximize(values[0], goal)
-        with open_table() as source, output:
+        with table_again() as source, output:
             second.write(source, output, decision.labels)
         _add_decision(summary, reader, decision, metric)
         if label is not None:

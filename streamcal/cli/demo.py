@@ -21,7 +21,7 @@ def demo(
     Prints a table, and writes reliability.png and scores.csv, a table for `streamcal calibrate`.
     """
     from streamcal.cli import demo_table
-    from streamcal.tables import standard_output
+    from streamcal.tables.output import standard_output
 
     with data_errors(out):
         standard_output()

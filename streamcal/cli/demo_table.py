@@ -18,11 +18,13 @@ from river.datasets.base import Dataset
 from streamcal._validation import check_count
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.cli.image_files import save
 from streamcal.metrics.log_loss import RULE, log_losses
-from streamcal.tables import write_file
+from streamcal.tables.output import write_file
+from streamcal.wrappers.classifier import CalibratedClassifier
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -248,21 +250,19 @@ def _predict_stream(
     """Return labels, the model's probabilities of True, scores, and where it knew one label only.
 
     As in river's evaluation, samples before the model has a label are left out. While it has one
-    label of two, the wrapper serves and learns the estimate of Krichevsky and Trofimov, and this is
-    the score. Else it is the model's probability.
+    label of two, the score is what the wrapper answers. Else it is the model's probability.
     """
     answers = []
-    n_positive = 0
-    for n_samples, (x, y) in enumerate(stream):
+    wrapper = CalibratedClassifier(model, IdentityCalibrator())
+    for x, y in stream:
         raw = model.predict_proba_one(x)
         if raw:
-            known = len(raw) > 1
-            score = raw[True] if known else (n_positive + 0.5) / (n_samples + 1.0)
-            answers.append((y == True, raw.get(True, 0.0), score, not known))  # noqa: E712 (1, too)
-        n_positive += y == True  # noqa: E712 (1, too)
-        model.learn_one(x, y)
-    labels, own, scores, single = map(np.array, zip(*answers, strict=True))
-    return labels.astype(np.float64), own.astype(np.float64), scores.astype(np.float64), single
+            single = len(raw) < 2
+            score = wrapper.serve_one(x).calibrated[True] if single else raw[True]
+            answers.append((y == True, raw.get(True, 0.0), score, single))  # noqa: E712 (1, too)
+        wrapper.learn_one(x, y, served=raw)
+    labels, own, scores, alone = map(np.array, zip(*answers, strict=True))
+    return labels.astype(np.float64), own.astype(np.float64), scores.astype(np.float64), alone
 
 
 def _log_loss(y: Vector, p: Vector) -> float:

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamcal.tables import Output
+    from streamcal.tables.output import Output
 
 _DRAWABLE = (".png", ".pdf", ".svg")
 
 
 def check_exists(*tables: Path) -> None:
     """Raise ``ValueError`` unless there are files of these names."""
-    from streamcal.tables import is_standard
+    from streamcal.tables.output import is_standard
 
     for table in tables:
         if not is_standard(table) and (table.is_dir() or not table.exists()):
@@ -51,7 +51,7 @@ def check_distinct(
     the table again.
     """
     from streamcal.durable.files import files_of_store
-    from streamcal.tables import is_standard
+    from streamcal.tables.output import is_standard
 
     files = {"the table": [table for table in tables if not is_standard(table)]}
     if store is not None:

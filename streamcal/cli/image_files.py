@@ -24,7 +24,7 @@ def picture(path: Path, width: float, height: float) -> "Iterator[Axes]":
 
 def save(figure: "Figure", path: Path) -> None:
     """Write a picture, in the format of its ending; it gets its name when it is complete."""
-    from streamcal.tables import write_file
+    from streamcal.tables.output import write_file
 
     data = io.BytesIO()
     figure.savefig(data, format=path.suffix[1:].lower())

@@ -20,7 +20,7 @@ from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.tables import TableError
+from streamcal.tables.base import TableError
 
 
 class _Late(NamedTuple):

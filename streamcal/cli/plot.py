@@ -53,17 +53,18 @@ def plot(
     with usage_errors():
         check_exists(table)
         summary = Summary(quiet=quiet, as_json=json)
-    from streamcal import tables
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import format_of
 
     with usage_errors():
-        kind = tables.format_of(table, given=file_format)
+        kind = format_of(table, given=file_format)
         check_drawable(out)
         check_distinct(table, picture=out)
     reader = RowReader([*map(probability_column, names), binary_label_column(label)], on_error)
     with data_errors(table), summary:
         sample = read_sample(table, kind, reader, hidden=quiet)
         if not sample.n_rows:
-            raise tables.TableError("has no labelled rows: there is nothing to draw")
+            raise TableError("has no labelled rows: there is nothing to draw")
         summary.add_skipped(reader)
         *curves, labels = sample.rows().T
         named = dict(zip(names, curves, strict=True))
@@ -72,11 +73,11 @@ def plot(
 
 def read_sample(table: Path, kind: str, reader: RowReader, *, hidden: bool = True) -> UniformSample:
     """Return a sample of the labelled rows of a table; the label is the last column."""
-    from streamcal import tables
+    from streamcal.tables.open import open_table
 
     sample = UniformSample(len(reader.columns))
     with (
-        tables.open_table(table, reader.names, format=kind) as source,
+        open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=hidden) as show,
     ):
         for rows in reader.iterate(source):

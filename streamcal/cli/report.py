@@ -46,7 +46,7 @@ def report(
     parts, and miscalibration over time; for a store also its learners, and its output table as far
     as it is written.
     """
-    from streamcal.tables import Output, write_file
+    from streamcal.tables.output import Output, write_file
 
     with usage_errors():
         check_folder(out)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamcal.report.key_sections import Keys
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
-    from streamcal.tables import Reader
+    from streamcal.tables.base import Reader
 
 _DEFAULT_PROB = "calibrated"
 _MOST_FIELDS = 64
@@ -63,7 +63,7 @@ def open_subject(
     If ``quiet``, it prints neither a progress bar nor which rows are skipped.
     """
     from streamcal.durable.files import is_store
-    from streamcal.tables import format_of
+    from streamcal.tables.open import format_of
 
     check_exists(source)
     if is_store(source):
@@ -249,7 +249,7 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
 
     from streamcal.cli.stored_run import is_finished
     from streamcal.report.content import Section
-    from streamcal.tables import format_of
+    from streamcal.tables.open import format_of
 
     options, path = notes["options"], Path(notes["out"])
     if not is_finished(notes):
@@ -298,7 +298,7 @@ def _read_scored(
     from streamcal.report.key_sections import Keys
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     reader = RowReader(
         [
@@ -350,7 +350,8 @@ def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np
 
 def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
     """Open a table; if it lacks the calibrated column, the error says how to make one."""
-    from streamcal.tables import TableError, open_table
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import open_table
 
     score, label, prob, *_ = columns
     try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Self
 
 from streamcal.durable import Store, StoreError
-from streamcal.tables import Output, sync_folder
+from streamcal.tables.output import Output, sync_folder
 
 _BLOCK_BYTES = 1 << 20
 

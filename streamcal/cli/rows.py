@@ -23,7 +23,7 @@ from streamcal.cli.options import OnError
 if TYPE_CHECKING:
     from streamcal.durable.keys import Groups
     from streamcal.losses import MeanLoss
-    from streamcal.tables import Chunk, Fault, Reader
+    from streamcal.tables.base import Chunk, Fault, Reader
 
 MAX_LABELS = 32_767
 """The greatest ordinal label."""
@@ -69,7 +69,8 @@ class Column:
 
     def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
         """Return the numbers of all rows of a chunk, and which of them meet the requirements."""
-        from streamcal.tables import TableError, as_numbers
+        from streamcal.tables.base import TableError
+        from streamcal.tables.numbers import as_numbers
 
         if self.name is None:
             return np.ones(len(chunk)), []
@@ -295,7 +296,7 @@ class RowReader:
 
     def raise_fault(self) -> None:
         """Raise `TableError` if a bad row has ended the run."""
-        from streamcal.tables import TableError
+        from streamcal.tables.base import TableError
 
         if self.fault is not None:
             raise TableError(self.fault.message)
@@ -303,7 +304,7 @@ class RowReader:
 
 def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask, stop: bool) -> list["Fault"]:
     """Return the bad rows of a chunk in order: malformed ones, and those that are not kept."""
-    from streamcal.tables import Fault
+    from streamcal.tables.base import Fault
 
     faults = list(chunk.faults)
     for i in np.flatnonzero(~keep).tolist():
@@ -345,7 +346,7 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
     """
     import pyarrow as pa
 
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     if key is None:
         return {None: slice(None)}
@@ -375,7 +376,7 @@ def plain_values(rows: Rows, column: str) -> list[Any]:
     """
     import pyarrow as pa
 
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     cells = rows.cells(column)
     if isinstance(cells, list):

@@ -33,13 +33,13 @@ from streamcal.cli.resumable_output import ResumableOutput, RunNotes, check_free
 from streamcal.cli.table_sink import TableSink
 from streamcal.durable.errors import StoreError
 from streamcal.durable.store import Store
-from streamcal.tables import is_standard
+from streamcal.tables.output import is_standard
 
 if TYPE_CHECKING:
     from streamcal.cli.sample import UniformSample
     from streamcal.cli.summary import Totals
     from streamcal.cli.table_source import TableSource
-    from streamcal.tables import Writer
+    from streamcal.tables.base import Writer
 
 
 class StoredRun:

@@ -12,7 +12,7 @@ from streamcal.cli.table_source import TableSource
 if TYPE_CHECKING:
     from streamcal.cli.sample import UniformSample
     from streamcal.durable.keyed import KeyedCalibrator
-    from streamcal.tables import Writer
+    from streamcal.tables.base import Writer
 
 
 class TableSink:

@@ -28,7 +28,8 @@ from streamcal.cli.summary import Totals
 if TYPE_CHECKING:
     from streamcal.cli.rows import Rows
     from streamcal.durable.keyed import KeyedCalibrator, Samples
-    from streamcal.tables import Chunk, Series
+    from streamcal.tables.base import Chunk
+    from streamcal.tables.series import Series
 
 Vector = NDArray[np.float64]
 
@@ -245,7 +246,7 @@ class TableSource:
         """Raise unless the rows that are passed over are those that were learned."""
         if self._learned and self.checksums.sums != list(self._learned):
             from streamcal.durable.errors import StoreError
-            from streamcal.tables import is_standard
+            from streamcal.tables.output import is_standard
 
             reason = "a table may grow between runs, not change"
             if any(map(is_standard, self.tables.paths)):

@@ -59,9 +59,7 @@ def thresholds(
     method: Annotated[
         str, setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME")
     ] = "auto",
-    n_jobs: Annotated[
-        int, setting(THRESHOLDS, "The number of processes for io, from 10^9 cells on.", min=1)
-    ] = 1,
+    n_jobs: Annotated[int, setting(THRESHOLDS, "The number of threads for io.", min=1)] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -76,11 +74,12 @@ def thresholds(
     with usage_errors():
         check_exists(table)
         summary = Summary(quiet=quiet, as_json=json)
-    from streamcal import tables
     from streamcal.ordinal import optimal_thresholds
+    from streamcal.tables.open import format_of
+    from streamcal.tables.output import standard_output
 
     with usage_errors():
-        kind = tables.format_of(table, given=file_format)
+        kind = format_of(table, given=file_format)
         if plot is not None:
             check_drawable(plot)
             check_distinct(table, picture=plot)
@@ -90,7 +89,7 @@ def thresholds(
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table), summary:
-        tables.standard_output()  # raises now if it is closed, not after all the work
+        standard_output()  # raises now if it is closed, not after all the work
         scores, labels, weights = _read(table, kind, reader, quiet)
         found = _find(
             scores,
@@ -114,11 +113,12 @@ def thresholds(
 
 def _read(table: Path, kind: str, reader: RowReader, quiet: bool) -> tuple[Vector, Vector, Vector]:
     """Return scores, labels and weights of the labelled rows."""
-    from streamcal import tables
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import open_table
 
     parts = [np.empty((3, 0))]
     with (
-        tables.open_table(table, reader.names, format=kind) as source,
+        open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
@@ -127,14 +127,14 @@ def _read(table: Path, kind: str, reader: RowReader, quiet: bool) -> tuple[Vecto
             show()
     scores, labels, weights = np.concatenate(parts, axis=1)
     if not len(scores):
-        raise tables.TableError("has no labelled rows: there is nothing to cut")
+        raise TableError("has no labelled rows: there is nothing to cut")
     return scores, labels, weights
 
 
 def _find(*samples: Any, **settings: Any) -> "Thresholds":
     """Return the thresholds; turn errors in samples into errors of the table."""
     from streamcal.ordinal.thresholds import optimal_thresholds
-    from streamcal.tables import TableError
+    from streamcal.tables.base import TableError
 
     try:
         return optimal_thresholds(*samples, **settings)

@@ -48,7 +48,7 @@ def watch(
     The page changes when the store or the table does; both are only read. No other machine can see
     the page. Prometheus finds the numbers under /metrics.
     """
-    from streamcal.tables import is_standard
+    from streamcal.tables.output import is_standard
 
     with usage_errors():
         if is_standard(source):

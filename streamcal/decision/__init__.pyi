@@ -3,11 +3,9 @@
 from streamcal.decision.classifier import DecisionClassifier as DecisionClassifier
 from streamcal.decision.classifier import claim_gap as claim_gap
 from streamcal.decision.eum import EUMThreshold as EUMThreshold
-from streamcal.decision.eum import ThresholdCurve as ThresholdCurve
 from streamcal.decision.goals import AM as AM
 from streamcal.decision.goals import GTPPR as GTPPR
 from streamcal.decision.goals import MCC as MCC
-from streamcal.decision.goals import METRIC_NAMES as METRIC_NAMES
 from streamcal.decision.goals import SEC as SEC
 from streamcal.decision.goals import Accuracy as Accuracy
 from streamcal.decision.goals import FBeta as FBeta
@@ -19,7 +17,6 @@ from streamcal.decision.goals import Kappa as Kappa
 from streamcal.decision.goals import QMean as QMean
 from streamcal.decision.goals import Tversky as Tversky
 from streamcal.decision.goals import get_metric as get_metric
-from streamcal.decision.maximization import METHODS as METHODS
 from streamcal.decision.maximization import Counts as Counts
 from streamcal.decision.maximization import Decision as Decision
 from streamcal.decision.maximization import expected_utility as expected_utility
@@ -27,7 +24,6 @@ from streamcal.decision.maximization import maximize as maximize
 from streamcal.decision.maximization import utility_curve as utility_curve
 from streamcal.decision.metric import Metric as Metric
 from streamcal.decision.stream import MicroBatcher as MicroBatcher
-from streamcal.decision.stream import Released as Released
 from streamcal.decision.stream import evaluate as evaluate
 
 __all__: list[str]

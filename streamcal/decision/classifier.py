@@ -30,7 +30,7 @@ from streamcal._validation import (
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
-from streamcal.wrappers.snapshot import MiniBatchClassifierSnapshot
+from streamcal.wrappers.snapshot import ModelSnapshot
 
 _HISTORIES = ("labels", "expected", None)
 
@@ -154,7 +154,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         claimed = self._metric(*self._claimed)
         return float(claimed - self._metric(*self._realised))
 
-    def snapshot(self) -> MiniBatchClassifierSnapshot:
+    def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads.
 
         It decides from the counts so far.
@@ -163,7 +163,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         inside: Any = last_step(twin.classifier)
         if hasattr(inside, "remember"):
             inside.remember = 0  # no label will come
-        return MiniBatchClassifierSnapshot(twin)
+        return ModelSnapshot(twin)
 
     def decide(self, probabilities: ArrayLike) -> Decision:
         """Return the best labels for probabilities of the positive label and the counts so far."""

@@ -171,7 +171,14 @@ class EUMThreshold(Stateful, Cloned):
         self._index.learn_many(score_vector, labels, weights)
 
     def curve(self) -> ThresholdCurve:
-        """Return the metric at every threshold, in O(n)."""
+        """Return the metric at every threshold that gives different labels, in O(n).
+
+        Returns
+        -------
+        thresholds, utilities : ndarrays of shape (n_scores + 1,)
+            A named tuple: inf, then the distinct scores, descending; and the metric of past
+            samples if the label is 1 from each threshold up.
+        """
         return self._curve_and_changes()[0]
 
     def _curve_and_changes(self) -> tuple[ThresholdCurve, int]:

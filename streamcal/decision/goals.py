@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from streamcal._validation import as_number
+from streamcal._validation import as_within
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.decision.metric import ROUNDING, Metric, ZeroDivision
 from streamcal.kernels import confusion
@@ -342,10 +342,12 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     Parameters
     ----------
     metric : str, Metric or river metric
-        Names are in `METRIC_NAMES`. Of river's metrics F1, FBeta, Precision, Recall, Jaccard,
-        BalancedAccuracy, MCC, CohenKappa and Accuracy are supported, for the label True and with
-        river's conventions for 0/0. Others raise an error, among them ``FowlkesMallows`` (see
-        `GTPPR`) and ``GeometricMean``, whose value without one class depends on predictions.
+        Names are "f1", "f2", "f0.5", "precision", "jaccard", "am", "balanced_accuracy", "gmean",
+        "hmean", "qmean", "gtppr", "mcc", "kappa", "sec" and "accuracy". Of river's metrics F1,
+        FBeta, Precision, Recall, Jaccard, BalancedAccuracy, MCC, CohenKappa and Accuracy are
+        supported, for the label True and with river's conventions for 0/0. Others raise an error,
+        among them ``FowlkesMallows`` (see `GTPPR`) and ``GeometricMean``, whose value without one
+        class depends on predictions.
 
     Raises
     ------
@@ -412,10 +414,7 @@ def _metric_of_river(metric: Any) -> Metric:
 
 def _as_coefficient(value: Any, name: str) -> float:
     """Return a coefficient that can be squared and summed without overflow."""
-    number = as_number(value, name)
-    if not abs(number) <= 1e15:
-        raise ValueError(f"`{name}` must be a number of at most 1e15, got {number}")
-    return number
+    return as_within(value, name, "[-1e15, 1e15]")
 
 
 def _as_coefficients(values: Sequence[float], name: str) -> tuple[float, ...]:

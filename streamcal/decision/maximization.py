@@ -37,11 +37,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import (
-    as_number,
     as_probabilities,
     as_vector,
     check_choice,
     check_no_mask,
+    check_within,
 )
 from streamcal.decision import curves
 from streamcal.decision.branch import Evaluator, branch_and_bound
@@ -360,8 +360,8 @@ def _check_method(metric: Metric, method: str, tol: float) -> None:
 
 
 def _check_tol(tol: float) -> None:
-    if tol != _TOL and not 1e-13 <= as_number(tol, "tol") <= 1e-2:
-        raise ValueError(f"`tol` must be from 1e-13 to 0.01, got {tol}")
+    if tol != _TOL:
+        check_within(tol, "tol", "[1e-13, 0.01]")
 
 
 def _ranked(probabilities: ArrayLike) -> tuple[Vector, Vector]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from river import metrics
 from river.base.typing import ClfTarget
 
-from streamcal._validation import as_number, check_count
+from streamcal._validation import as_number, check_count, check_within
 from streamcal.decision.classifier import DecisionClassifier
 from streamcal.wrappers.routing import AnyClassifier, Features
 
@@ -64,8 +64,7 @@ class MicroBatcher:
         if not isinstance(model, DecisionClassifier):
             raise TypeError(f"`model` must be a DecisionClassifier, got {type(model).__name__}")
         check_count(batch_size, "batch_size")
-        if max_delay is not None and not as_number(max_delay, "max_delay") >= 0.0:
-            raise ValueError(f"`max_delay` must be a number from 0 up or None, got {max_delay}")
+        check_within(max_delay, "max_delay", "[0, inf] or None")
         self.model = model
         self.batch_size = batch_size
         self.max_delay = max_delay
@@ -76,7 +75,10 @@ class MicroBatcher:
         return len(self._held)
 
     def push(self, x: Features, key: Any = None, now: float | None = None) -> list[Released]:
-        """Add a sample; return the decisions that are due, in the order of arrival."""
+        """Add a sample; return the decisions that are due, in the order of arrival.
+
+        A decision is a named tuple ``(key, x, label)``.
+        """
         moment = time.monotonic() if now is None else as_number(now, "now")
         if not self._held:
             self._batch_start = moment

@@ -6,13 +6,10 @@ from streamcal.durable.errors import StoreError as StoreError
 from streamcal.durable.kafka import KafkaSink as KafkaSink
 from streamcal.durable.kafka import KafkaSource as KafkaSource
 from streamcal.durable.keyed import KeyedCalibrator as KeyedCalibrator
-from streamcal.durable.keys import key_of as key_of
-from streamcal.durable.keys import name_of as name_of
 from streamcal.durable.labels import Event as Event
 from streamcal.durable.labels import LabelJoin as LabelJoin
 from streamcal.durable.owners import copy_keys as copy_keys
 from streamcal.durable.owners import owner as owner
-from streamcal.durable.store import Saved as Saved
 from streamcal.durable.store import Store as Store
 
 __all__: list[str]

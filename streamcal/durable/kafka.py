@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._extras import missing
-from streamcal._validation import as_number, check_count
+from streamcal._validation import check_count, check_within
 from streamcal.durable.labels import Event
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ _OF_PRODUCERS = {
     "transactional.id",
 }
 _MOST_PARTITION = 2**31 - 1  # an int32 in the protocol
-_MOST_SECONDS = 2_000_000  # librdkafka has milliseconds in an int
+_SECONDS = "(0, 2000000]"  # librdkafka has milliseconds in an int
 _MOST_MESSAGES = 10_000  # that are taken at a time; `consume` makes an array of this length first
 _SERVERS = "metadata.broker.list"  # another name for bootstrap.servers
 _MOST_OF_KEY = 100  # characters of a message's key that an error shows
@@ -227,8 +227,7 @@ class KafkaSource:
         check_count(partition, "partition", least=0, most=_MOST_PARTITION, optional=True)
         if start is not None:
             check_count(start, "start", least=0)
-        if wait is not None:
-            _check_seconds(wait, "wait")
+        check_within(wait, "wait", f"{_SECONDS} or None")
         self._partition = _Partition(config, topic, partition, timeout)
         self._consumer = self._partition.consumer("read_committed")
         self._decode, self._start, self._wait = decode, start, wait
@@ -572,7 +571,7 @@ class _Partition:
             raise ValueError(f"`config` must have no empty group.id, got {config['group.id']!r}")
         if not isinstance(topic, str):
             raise TypeError(f"`topic` must be a str, got {topic!r}")
-        _check_seconds(timeout, "timeout")
+        check_within(timeout, "timeout", _SECONDS)
         self._kafka: Any = confluent_kafka
         self._config, self._topic, self.timeout = dict(config), topic, timeout
         self._is_only = partition is None
@@ -700,10 +699,3 @@ def _text(error: BaseException) -> str:
 def _check_callable(value: Any, name: str) -> None:
     if not callable(value):
         raise TypeError(f"`{name}` must be callable, got {value!r}")
-
-
-def _check_seconds(value: Any, name: str) -> None:
-    if not 0.0 < as_number(value, name) <= _MOST_SECONDS:
-        raise ValueError(
-            f"`{name}` must be a positive number of at most {_MOST_SECONDS}, got {value!r}"
-        )

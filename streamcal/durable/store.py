@@ -344,6 +344,11 @@ class Store:
     def load(self) -> Saved:
         """Return all learners by key, and the offset.
 
+        Returns
+        -------
+        states, offset : dict of learners, int
+            A named tuple.
+
         Raises
         ------
         StoreError

@@ -36,6 +36,7 @@ from streamcal.isotonic.staircase import (
     from_stack,
 )
 from streamcal.kernels.pav import Stack
+from streamcal.losses.names import get_mean
 
 BLOCK_COLUMNS = ("lower", "upper", "weight", "sum", "moment")
 
@@ -73,7 +74,7 @@ def blocks_of(
            [2., 3., 2., 3., 5.],
            [4., 4., 1., 4., 4.]])
     """
-    return pool_samples(*as_samples(scores, y, w, losses.get_mean(loss)))
+    return pool_samples(*as_samples(scores, y, w, get_mean(loss)))
 
 
 def pool_samples(
@@ -117,7 +118,7 @@ def fit_blocks(
     >>> fit_blocks(np.concatenate([low, high])).values
     array([0. , 1.5, 4. ])
     """
-    mean_loss = losses.get_mean(loss)
+    mean_loss = get_mean(loss)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     stack = Stack.of_blocks(_sort_blocks(blocks))

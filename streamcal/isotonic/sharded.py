@@ -33,6 +33,7 @@ from streamcal.isotonic.staircase import (
     Staircase,
     as_samples,
 )
+from streamcal.losses.names import get_mean
 
 Column: TypeAlias = "ArrayLike | os.PathLike[str]"
 Shard: TypeAlias = "Sequence[Column]"
@@ -89,7 +90,7 @@ def isotonic_fit_sharded(
     >>> isotonic_fit_sharded(shards).values
     array([0. , 1.5, 4. ])
     """
-    mean_loss = losses.get_mean(loss)
+    mean_loss = get_mean(loss)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     check_pool(pool)

@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal import losses
 from streamcal._validation import as_vector, as_weights, check_choice, check_same_length
 from streamcal.kernels import pav
+from streamcal.losses.names import get_mean
+from streamcal.losses.ranges import Interval
 
 Interpolation = Literal["step", "linear"]
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
@@ -211,7 +213,7 @@ def isotonic_fit(
     >>> isotonic_fit([3, 1, 2, 4], [1, 0, 1, 0], [1, 1, 2, 1], loss="log").values
     array([0.  , 0.75])
     """
-    mean_loss = losses.get_mean(loss)
+    mean_loss = get_mean(loss)
     x, weights, sums = as_samples(scores, y, w, mean_loss)
     if not len(x):
         raise ValueError("`scores` must hold at least one score, got none")
@@ -278,7 +280,7 @@ def label_range(loss: losses.Loss) -> tuple[float, float] | None:
     """
     labels = loss.y_range
     checks_more = type(loss).check_labels is not losses.Loss.check_labels
-    if checks_more or not isinstance(labels, losses.Interval):
+    if checks_more or not isinstance(labels, Interval):
         return None
     return labels.clip(-math.inf), labels.clip(math.inf)
 

@@ -1,9 +1,7 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
-from streamcal.losses._base import Interval as Interval
 from streamcal.losses._base import Loss as Loss
 from streamcal.losses._base import MeanLoss as MeanLoss
-from streamcal.losses._base import TwoPoint as TwoPoint
 from streamcal.losses._convex import Absolute as Absolute
 from streamcal.losses._convex import Expectile as Expectile
 from streamcal.losses._convex import FunctionLoss as FunctionLoss
@@ -21,12 +19,10 @@ from streamcal.losses._mean import Logistic as Logistic
 from streamcal.losses._mean import Poisson as Poisson
 from streamcal.losses._mean import Squared as Squared
 from streamcal.losses._mean import Tweedie as Tweedie
-from streamcal.losses.derivatives import derivative as derivative
 from streamcal.losses.names import LossName as LossName
 from streamcal.losses.names import MeanLossName as MeanLossName
 from streamcal.losses.names import TaskLossName as TaskLossName
 from streamcal.losses.names import get as get
-from streamcal.losses.names import get_mean as get_mean
 from streamcal.losses.names import get_task as get_task
 from streamcal.losses.task import AbsoluteError as AbsoluteError
 from streamcal.losses.task import AsymmetricError as AsymmetricError

@@ -1,4 +1,4 @@
-"""Base classes of losses, and the ranges of their arguments.
+"""Base classes of losses.
 
 For a family of losses the best common value of a block of weighted samples is
 
@@ -10,128 +10,16 @@ a loss is a `MeanLoss`. Losses with the same statistic have the same blocks.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_minimum, _maximum = np.minimum.reduce, np.maximum.reduce
+from streamcal._validation import as_within
+from streamcal.losses.ranges import Interval, TwoPoint
 
 Floats = TypeVar("Floats", float, NDArray[np.float64])
 """A Python float or a float64 array; the result has the type of the argument."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The numbers between ``low`` and ``high``; infinite ends are always open.
-
-    Parameters
-    ----------
-    low, high : float
-        The ends, ``low < high``; may be infinite.
-    low_closed, high_closed : bool
-        Whether a finite end belongs to the interval.
-
-    Raises
-    ------
-    ValueError
-        If not ``low < high``.
-
-    Examples
-    --------
-    >>> print(Interval(0, 1), Interval(0, math.inf, low_closed=False))
-    [0, 1] (0, inf)
-    >>> Interval(0, 1).contains([0.0, 1.5])
-    array([ True, False])
-    >>> 0.5 in Interval(0, 1)
-    True
-    """
-
-    low: float
-    high: float
-    low_closed: bool = True
-    high_closed: bool = True
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"`low` must be less than `high`, got {self.low} and {self.high}")
-        object.__setattr__(self, "low_closed", self.low_closed and self.low > -math.inf)
-        object.__setattr__(self, "high_closed", self.high_closed and self.high < math.inf)
-
-    def __contains__(self, x: float) -> bool:
-        above = self.low <= x if self.low_closed else self.low < x
-        below = x <= self.high if self.high_closed else x < self.high
-        return above and below
-
-    def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Return for each element whether it is in the interval; NaN never is."""
-        x = np.asarray(x, dtype=np.float64)
-        above = x >= self.low if self.low_closed else x > self.low
-        below = x <= self.high if self.high_closed else x < self.high
-        return np.asarray(above & below)
-
-    def clip(self, x: float) -> float:
-        """Return the number in the interval that is nearest to ``x``.
-
-        Examples
-        --------
-        >>> Interval(0, 1).clip(1.5), Interval(0, 1, low_closed=False).clip(-2.0)
-        (1.0, 5e-324)
-        """
-        low = self.low if self.low_closed else math.nextafter(self.low, math.inf)
-        high = self.high if self.high_closed else math.nextafter(self.high, -math.inf)
-        return float(min(max(x, low), high))
-
-    def contains_all(self, x: NDArray[np.float64]) -> bool:
-        """Return whether all elements are in the interval, without a temporary array."""
-        if x.size == 0:
-            return True
-        return float(_minimum(x, None)) in self and float(_maximum(x, None)) in self
-
-    def __str__(self) -> str:
-        left, right = "[" if self.low_closed else "(", "]" if self.high_closed else ")"
-        return f"{left}{self.low:g}, {self.high:g}{right}"
-
-
-@dataclass(frozen=True, slots=True)
-class TwoPoint:
-    """The set of two numbers ``{low, high}``.
-
-    Raises
-    ------
-    ValueError
-        If not ``low < high``.
-
-    Examples
-    --------
-    >>> print(TwoPoint(-1, 1))
-    {-1, 1}
-    >>> TwoPoint(-1, 1).contains([-1.0, 0.0])
-    array([ True, False])
-    """
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"`low` must be less than `high`, got {self.low} and {self.high}")
-
-    def __contains__(self, x: float) -> bool:
-        return bool(x == self.low or x == self.high)
-
-    def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Return for each element whether it is one of the two; NaN never is."""
-        x = np.asarray(x, dtype=np.float64)
-        return np.asarray((x == self.low) | (x == self.high))
-
-    def contains_all(self, x: NDArray[np.float64]) -> bool:
-        """Return whether every element is one of the two."""
-        return bool(self.contains(x).all())
-
-    def __str__(self) -> str:
-        return f"{{{self.low:g}, {self.high:g}}}"
 
 
 class Loss(ABC):
@@ -144,10 +32,13 @@ class Loss(ABC):
     ----------
     name : str
         The name in lower case, for `streamcal.losses.get` and in messages.
-    y_range : Interval or TwoPoint
-        The labels for which the loss is defined.
-    z_range : Interval
-        The values for which it is defined.
+    y_range
+        The labels for which the loss is defined, as an interval or a set of two numbers
+        (`streamcal.losses.ranges`). A class of your own may take that of another loss:
+        ``losses.Squared.y_range`` is all numbers, ``losses.Gamma.y_range`` those above 0,
+        ``losses.Poisson.y_range`` those from 0 up, ``losses.Log.y_range`` those in [0, 1].
+    z_range
+        The values for which it is defined, an interval.
     minimized_by_label : bool
         Whether l(z, y) is least at z = y; the best value of a block then lies among its labels.
 
@@ -216,10 +107,12 @@ class MeanLoss(Loss):
     --------
     The Itakura–Saito divergence y / z − log(y / z) − 1, for spectra:
 
+    >>> from dataclasses import dataclass
+    >>> from streamcal import losses
     >>> @dataclass(frozen=True, kw_only=True)
-    ... class ItakuraSaito(MeanLoss):
+    ... class ItakuraSaito(losses.MeanLoss):
     ...     name = "itakura-saito"
-    ...     y_range = z_range = Interval(0, math.inf, low_closed=False)
+    ...     y_range = z_range = losses.Gamma.y_range  # the positive numbers
     ...     def __call__(self, z, y):
     ...         return y / z - np.log(np.divide(y, z)) - 1
     >>> import streamcal
@@ -264,3 +157,8 @@ class MeanLoss(Loss):
         except (ArithmeticError, ValueError):  # a loss of a user, at an infinite end of its range
             return -math.inf, math.inf
         return (least, most) if least < most else (-math.inf, math.inf)
+
+
+def set_parameter(loss: object, name: str, interval: str) -> None:
+    """Store a parameter of a frozen loss as a float, or raise unless it is in an interval."""
+    object.__setattr__(loss, name, as_within(getattr(loss, name), name, interval))

@@ -1,7 +1,7 @@
 """Convex losses whose block minimiser is not a mean: for medians, quantiles, expectiles, outliers.
 
 At the best common value of a block the sum of weighted derivatives changes its sign; solvers use
-only these derivatives (`streamcal.losses.derivative`). Values are written once, for NumPy and JAX.
+only these derivatives (`derivatives.derivative`). Values are written once, for NumPy and JAX.
 Each loss is least where the value is the label.
 
 Quantiles and expectiles: Newey & Powell, *Asymmetric Least Squares Estimation and Testing*,
@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, check_choice
-from streamcal.losses._base import Interval, Loss, TwoPoint
+from streamcal._validation import check_choice
+from streamcal.losses._base import Loss, set_parameter
 from streamcal.losses._namespace import as_arrays
+from streamcal.losses.ranges import Interval, TwoPoint, as_range
 
 TIES = ("lower", "midpoint", "upper")
 
@@ -71,7 +72,7 @@ class Pinball(_Residual):
     name = "pinball"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
+        set_parameter(self, "tau", "(0, 1)")
         check_choice(self.ties, "ties", TIES)
 
     @np.errstate(all="ignore")
@@ -142,7 +143,7 @@ class Expectile(_Residual):
     name = "expectile"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "tau", _as_share(self.tau, "tau"))
+        set_parameter(self, "tau", "(0, 1)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -182,7 +183,7 @@ class Huber(_Residual):
     name = "huber"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
+        set_parameter(self, "delta", "(0, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -219,7 +220,7 @@ class PseudoHuber(_Residual):
     name = "pseudo-huber"
 
     def __post_init__(self) -> None:
-        _set_parameter(self, "delta", _as_positive(self.delta, "delta"))
+        set_parameter(self, "delta", "(0, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -280,10 +281,7 @@ class Lp(_Residual):
     name = "lp"
 
     def __post_init__(self) -> None:
-        p = as_number(self.p, "p")
-        if not 1.0 < p < math.inf:
-            raise ValueError(f"`p` must be greater than 1 and finite, got {self.p!r}")
-        _set_parameter(self, "p", p)
+        set_parameter(self, "p", "(1, inf)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -324,8 +322,8 @@ class FunctionLoss(Loss):
 def from_function(
     function: Callable[[Any, Any], Any],
     *,
-    z_range: Interval = _REAL,
-    y_range: Interval | TwoPoint = _REAL,
+    z_range: tuple[float, float] | Interval = _REAL,
+    y_range: tuple[float, float] | set[float] | Interval | TwoPoint = _REAL,
     name: str = "function",
     check: bool = True,
 ) -> FunctionLoss:
@@ -335,10 +333,11 @@ def from_function(
     ----------
     function : callable
         l(z, y) of two scalars, convex in z, written with operators and `jax.numpy`.
-    z_range : Interval
-        The values z for which it is defined.
-    y_range : Interval or TwoPoint
-        The labels y for which it is defined.
+    z_range : pair of floats
+        The values z for which it is defined: the ends of an interval, which contains its finite
+        ends, or the range of another loss, as ``losses.Gamma.z_range`` for all positive numbers.
+    y_range : pair or set of two floats
+        The labels y for which it is defined: an interval as above, or a set ``{low, high}``.
     name : str
         Its name in messages.
     check : bool
@@ -351,17 +350,18 @@ def from_function(
     Raises
     ------
     ValueError
-        If the derivative falls somewhere on the grid, or is NaN there.
+        If the derivative falls somewhere on the grid, or is NaN there, or a range is empty.
     TypeError
-        If JAX cannot trace ``function``, or it does not return a scalar.
+        If a range is of another form, JAX cannot trace ``function``, or it does not return a
+        scalar.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> from streamcal import losses
     >>> quartic = losses.from_function(lambda z, y: (z - y) ** 4, name="quartic")
-    >>> float(losses.derivative(quartic, [3.0], [1.0])[0])
-    32.0
+    >>> float(quartic(3.0, 1.0))
+    16.0
     >>> losses.from_function(lambda z, y: jnp.cos(z - y), name="cosine")
     Traceback (most recent call last):
     ...
@@ -370,15 +370,14 @@ def from_function(
     """
     if not callable(function):
         raise TypeError(f"`function` must be a function of z and y, got {function!r}")
-    if not isinstance(z_range, Interval):
-        raise TypeError(f"`z_range` must be an Interval, got {z_range!r}")
-    if not isinstance(y_range, Interval | TwoPoint):
-        raise TypeError(f"`y_range` must be an Interval or a TwoPoint, got {y_range!r}")
+    values, labels = as_range(z_range, "z_range"), as_range(y_range, "y_range")
+    if not isinstance(values, Interval):
+        raise TypeError(f"`z_range` must be an interval, got {z_range!r}")
     if not isinstance(name, str):
         raise TypeError(f"`name` must be a str, got {name!r}")
     from streamcal.losses.derivatives import pointwise
 
-    loss = FunctionLoss(function=function, name=name, z_range=z_range, y_range=y_range)
+    loss = FunctionLoss(function=function, name=name, z_range=values, y_range=labels)
     pointwise(loss)
     if check:
         _check_convex(loss)
@@ -423,21 +422,3 @@ def _grid(range_: Interval | TwoPoint, n: int) -> NDArray[np.float64]:
     if bounds[0]:
         return range_.low + max(1.0, abs(range_.low)) * steps
     return (range_.high - max(1.0, abs(range_.high)) * steps)[::-1]
-
-
-def _set_parameter(loss: Loss, parameter: str, value: float) -> None:
-    object.__setattr__(loss, parameter, value)
-
-
-def _as_share(value: Any, name: str) -> float:
-    number = as_number(value, name)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"`{name}` must be strictly between 0 and 1, got {value!r}")
-    return number
-
-
-def _as_positive(value: Any, name: str) -> float:
-    number = as_number(value, name)
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"`{name}` must be a positive finite number, got {value!r}")
-    return number

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number
-from streamcal.losses._base import Floats, Interval, MeanLoss, TwoPoint
+from streamcal.losses._base import Floats, MeanLoss, set_parameter
 from streamcal.losses._namespace import as_arrays
+from streamcal.losses.ranges import Interval, TwoPoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +159,7 @@ class Tweedie(MeanLoss):
     z_range = Interval(0.0, math.inf)
 
     def __post_init__(self) -> None:
-        power = as_number(self.power, "power")
-        if not 1.0 < power < 2.0:
-            raise ValueError(f"`power` must be strictly between 1 and 2, got {self.power!r}")
-        object.__setattr__(self, "power", power)
+        set_parameter(self, "power", "(1, 2)")
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -282,11 +279,8 @@ class Linex(MeanLoss):
     z_range = Interval(-math.inf, math.inf)
 
     def __post_init__(self) -> None:
-        a = as_number(self.a, "a")
-        if not 0.0 < a < math.inf:
-            raise ValueError(f"`a` must be a positive finite number, got {self.a!r}")
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "y_range", Interval(-700.0 / a, 700.0 / a))
+        set_parameter(self, "a", "(0, inf)")
+        object.__setattr__(self, "y_range", Interval(-700.0 / self.a, 700.0 / self.a))
 
     @np.errstate(all="ignore")
     def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

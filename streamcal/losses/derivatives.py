@@ -38,7 +38,7 @@ def derivative(loss: Loss, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     Examples
     --------
     >>> from streamcal import losses
-    >>> losses.derivative(losses.Huber(delta=1.0), [0.5, 4.0], [0.0, 0.0])
+    >>> derivative(losses.Huber(delta=1.0), [0.5, 4.0], [0.0, 0.0])
     array([0.5, 1. ])
     """
     program = weighted_derivative(loss)

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._validation import as_number, check_count
+from streamcal._validation import check_count
+from streamcal.losses._base import set_parameter
 
 # Sums of costs times weights stay finite: weights are at most 1e60, samples at most 2**53.
 _MOST_COST = 1e100
@@ -178,12 +179,7 @@ class AsymmetricError(TaskLoss):
 
     def __post_init__(self) -> None:
         for argument in ("under", "over"):
-            cost = as_number(getattr(self, argument), argument)
-            if not 0.0 <= cost <= _MOST_COST_OF_A_RANK:
-                raise ValueError(
-                    f"`{argument}` must be from 0 to {_MOST_COST_OF_A_RANK:g}, got {cost}"
-                )
-            object.__setattr__(self, argument, cost)
+            set_parameter(self, argument, f"[0, {_MOST_COST_OF_A_RANK:g}]")
         if self.under == self.over == 0.0:
             raise ValueError("`under` and `over` must not both be 0")
 

@@ -1,6 +1,5 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
-from streamcal.metrics.bands import Band as Band
 from streamcal.metrics.brier import BrierScore as BrierScore
 from streamcal.metrics.corp import CORP as CORP
 from streamcal.metrics.ece import ECE as ECE

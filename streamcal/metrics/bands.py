@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import airy, chdtri, entr, ndtri, rel_entr
 
-from streamcal._validation import as_number, check_choice, check_count
+from streamcal._validation import as_within, check_choice, check_count
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 
 KINDS = ("consistency", "confidence")
@@ -103,9 +103,7 @@ def corp_band(
     """
     check_choice(kind, "kind", KINDS)
     check_choice(method, "method", METHODS)
-    level = as_number(level, "level")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be in (0, 1), got {level!r}")
+    level = as_within(level, "level", "(0, 1)")
     check_count(n_resamples, "n_resamples")
     if (counts != np.round(counts)).any():
         at = int(np.argmax(counts != np.round(counts)))

@@ -141,8 +141,9 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
         Returns
         -------
-        band : Band
-            ``(scores, lower, upper)``, arrays of shape ``(n_points,)``, at most 1000 points.
+        scores, lower, upper : ndarrays of shape (n_points,)
+            A named tuple of at most 1000 points: scores, ascending, and the ends of the band at
+            each, in [0, 1].
 
         Raises
         ------

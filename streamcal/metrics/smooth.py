@@ -17,7 +17,6 @@ so σ*, by at most h² R / (2 σ²) in second order: 7e-7 at h = 1/4096, σ = .1
 .004.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from river.metrics.base import BinaryMetric
 from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
-from streamcal._validation import as_weights, check_count
+from streamcal._validation import as_weights, check_count, check_within
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.base import ProbabilityMetric, as_event, as_events
 
@@ -80,7 +79,7 @@ class SmoothECE(ProbabilityMetric, BinaryMetric):
 
     def at_bandwidth(self, bandwidth: float) -> float:
         """Return smECE_σ for a kernel of width ``bandwidth`` > 0, 0 before the first update."""
-        _check_bandwidth(bandwidth)
+        check_within(bandwidth, "bandwidth", "(0, inf)")
         if not self._n_samples:
             return 0.0
         return _smooth_error(_spectrum(self._node_residuals()), bandwidth)
@@ -166,13 +165,8 @@ def smooth_ece(
     np.add.at(masses, cell + 1, share * residuals)
     if bandwidth is None:
         return _fixed_point(masses[:-1])
-    _check_bandwidth(bandwidth)
+    check_within(bandwidth, "bandwidth", "(0, inf)")
     return _smooth_error(_spectrum(masses[:-1]), bandwidth)
-
-
-def _check_bandwidth(bandwidth: float) -> None:
-    if not 0.0 < bandwidth < math.inf:
-        raise ValueError(f"`bandwidth` must be a positive finite number, got {bandwidth!r}")
 
 
 def _spectrum(masses: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from river.base.typing import ClfTarget, FeatureName
 
 from streamcal import losses
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
-from streamcal._validation import as_number, as_weight, as_weights
+from streamcal._validation import as_weight, as_weights, check_within
 from streamcal.ordinal._ranks import RankLearner, check_features, check_frame
 from streamcal.wrappers.routing import Features
 
@@ -34,8 +34,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         window: int,
         **rule: Any,
     ) -> None:
-        if not 0.0 <= as_number(l2, "l2") < 1.0:
-            raise ValueError(f"`l2` must be a number from 0 to below 1, got {l2}")
+        check_within(l2, "l2", "[0, 1)")
         super().__init__(labels, loss, margin, averaging, window, keep=1.0 - l2, **rule)
         self.l2 = l2
         self._y_name: str | None = None

@@ -40,6 +40,7 @@ from streamcal._validation import (
     as_score,
     check_count,
     check_label,
+    check_within,
     growth_per_sample,
     is_missing,
 )
@@ -83,8 +84,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         given = _check_labels(labels)
         if given:
             task.table(len(given))
-        if not 0.0 <= as_number(margin, "margin") <= LARGEST:
-            raise ValueError(f"`margin` must be a non-negative finite number, got {margin}")
+        check_within(margin, "margin", f"[0, {LARGEST:g}]")
         growth = _growth_of(averaging)
         check_count(window, "window")
         self.labels = labels

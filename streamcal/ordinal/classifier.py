@@ -49,7 +49,7 @@ from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
 from streamcal.wrappers.routing import AnyRegressor, Features, Routing, last_step, name_of
-from streamcal.wrappers.snapshot import ClassifierSnapshot
+from streamcal.wrappers.snapshot import ModelSnapshot
 
 Sample = tuple[Features, ClfTarget, float, float]
 """Features, label, recorded score, weight."""
@@ -84,12 +84,12 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         again. That takes ``window / every`` predictions of the regressor for each sample. None:
         never.
     n_jobs : int
-        The number of jobs that solve for the thresholds again; see `optimal_thresholds`.
+        The number of threads that solve for the thresholds again; see `optimal_thresholds`.
     background : bool
         Whether to do that in another process. The process is *spawned*, so a script must keep its
-        work under ``if __name__ == "__main__":``; jobs are threads there. Learning continues
-        meanwhile. When the result arrives, the samples learned since are added with their scores.
-        When it arrives depends on the machine.
+        work under ``if __name__ == "__main__":``. Learning continues meanwhile. When the result
+        arrives, the samples learned since are added with their scores. When it arrives depends on
+        the machine.
 
     Raises
     ------
@@ -267,9 +267,9 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
         return dict(zip(self._order.labels, probabilities, strict=True))
 
-    def snapshot(self) -> ClassifierSnapshot:
+    def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
-        return ClassifierSnapshot(copy.deepcopy(self))
+        return ModelSnapshot(copy.deepcopy(self))
 
     def _score(self, x: Features, kwargs: dict[str, Any]) -> float:
         routed = self._route("predict_one", kwargs) if kwargs else kwargs

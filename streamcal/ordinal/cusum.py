@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
 from streamcal import losses
-from streamcal._validation import LARGEST, as_number, as_score, check_choice
+from streamcal._validation import LARGEST, check_choice, check_within
 from streamcal.kernels.cusum import PA, PA_I, PA_II
 from streamcal.losses.task import check_n_labels
 from streamcal.ordinal._linear import LinearRanker
@@ -69,8 +69,7 @@ def mistake_bound(radius: float, margin: float, *, n_labels: int | None = None) 
     68.0
     """
     for name, value in (("radius", radius), ("margin", margin)):
-        if not as_score(value, name) > 0.0:
-            raise ValueError(f"`{name}` must be a positive number, got {value}")
+        check_within(value, name, "(0, inf)")
     if n_labels is None:
         return (radius / margin) ** 2
     check_n_labels(n_labels)
@@ -214,8 +213,7 @@ class PACuSumRank(LinearRanker):
     ) -> None:
         check_choice(mode, "mode", tuple(_RULES))
         for name, value in (("delta", delta), ("C", C)):
-            if not 0.0 < as_number(value, name) <= LARGEST:
-                raise ValueError(f"`{name}` must be a positive finite number, got {value}")
+            check_within(value, name, f"(0, {LARGEST:g}]")
         rule = {"rule": _RULES[mode], "delta": delta, "C": C, "biased": bool(intercept)}
         super().__init__(labels, loss, margin, averaging, l2, window, **rule)
         self.delta = delta

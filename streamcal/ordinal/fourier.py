@@ -21,7 +21,7 @@ from river.base.typing import FeatureName
 from river.utils.dataframe import into_frame, to_native_frame
 
 from streamcal._state.clone import Cloned
-from streamcal._validation import as_score, check_count
+from streamcal._validation import check_count, check_within
 from streamcal.ordinal._ranks import check_features, check_frame
 from streamcal.wrappers.routing import Features
 
@@ -64,8 +64,7 @@ class RandomFourierFeatures(Cloned, base.MiniBatchTransformer):
 
     def __init__(self, n_components: int = 200, *, gamma: float = 1.0, seed: int = 0) -> None:
         check_count(n_components, "n_components")
-        if not as_score(gamma, "gamma") > 0.0:
-            raise ValueError(f"`gamma` must be a positive number, got {gamma}")
+        check_within(gamma, "gamma", "(0, inf)")
         check_count(seed, "seed", 0)
         self.n_components = n_components
         self.gamma = gamma

@@ -22,7 +22,14 @@ from river.base.typing import ClfTarget, FeatureName
 from streamcal import losses
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, as_names, pack, require
-from streamcal._validation import LARGEST, as_score, as_weight, check_choice, check_count
+from streamcal._validation import (
+    LARGEST,
+    as_score,
+    as_weight,
+    check_choice,
+    check_count,
+    check_within,
+)
 from streamcal._whole import Step, do_all
 from streamcal.ordinal._ranks import RankLearner, check_features
 from streamcal.wrappers.routing import Features
@@ -105,8 +112,7 @@ class KernelCuSumRank(Locked, RankLearner):
     ) -> None:
         if not callable(kernel):
             check_choice(kernel, "kernel", KERNELS)
-        if not as_score(gamma, "gamma") > 0.0:
-            raise ValueError(f"`gamma` must be a positive number, got {gamma}")
+        check_within(gamma, "gamma", "(0, inf)")
         as_score(coef0, "coef0")
         check_count(degree, "degree", 1, MAX_DEGREE)
         check_count(budget, "budget", optional=True)

@@ -2,7 +2,6 @@
 
 from streamcal.plot.miscalibration import MiscalibrationDisplay as MiscalibrationDisplay
 from streamcal.plot.reliability import ReliabilityDisplay as ReliabilityDisplay
-from streamcal.plot.reliability_curve import MapCurve as MapCurve
 from streamcal.plot.reliability_curve import ReliabilityCurve as ReliabilityCurve
 from streamcal.plot.thresholds import ThresholdDisplay as ThresholdDisplay
 from streamcal.plot.utility import UtilityCurveDisplay as UtilityCurveDisplay

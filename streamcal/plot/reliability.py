@@ -59,7 +59,7 @@ class ReliabilityDisplay:
 
     Parameters
     ----------
-    curves : sequence of ReliabilityCurve or MapCurve
+    curves : sequence of ReliabilityCurve
         The curves, one for each model, over the same range.
     scoring
         The score in the table, ``"brier"`` or ``"log"``.
@@ -73,8 +73,9 @@ class ReliabilityDisplay:
 
     Attributes
     ----------
-    curves : tuple of ReliabilityCurve or MapCurve
-        The curves.
+    curves : tuple of ReliabilityCurve
+        The curves. That of a calibrator without a staircase has its map as arrays ``x`` and ``y``
+        in place of the scores and frequencies.
     ax_ : matplotlib Axes
         The axes drawn on.
     figure_ : matplotlib Figure

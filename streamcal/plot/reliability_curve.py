@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from streamcal._validation import check_choice
+from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
 from streamcal.metrics.base import as_events
 from streamcal.metrics.corp import SCORES, mean_score_of
 from streamcal.notebook.shape import Shape
-from streamcal.wrappers.snapshot import ModelSnapshot
 
 Array = NDArray[np.float64]
 Path = tuple[Array, Array]
@@ -211,10 +210,9 @@ def band_finder(
     """
     check_choice(band, "band", KINDS)
     check_choice(method, "method", METHODS)
+    check_within(level, "level", "(0, 1) or None")
     if level is None:
         return None
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be in (0, 1) or None, got {level!r}")
 
     def find(happened: Array, p: Array) -> Band:
         scores, group = np.unique(p, return_inverse=True)
@@ -332,7 +330,8 @@ def shapes_of(thing: Any) -> dict[Any, Shape]:
     TypeError
         If it has neither ``staircase`` nor ``predict_many``, or is a model, which maps features.
     """
-    if isinstance(thing, base.Classifier | base.Regressor | ModelSnapshot):
+    model = isinstance(thing, base.Classifier | base.Regressor)
+    if model or hasattr(thing, "predict_proba_one"):  # a snapshot of a model
         raise TypeError(
             f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
             " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"

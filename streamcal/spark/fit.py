@@ -17,6 +17,7 @@ from streamcal import losses
 from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.blocks import BLOCK_COLUMNS, blocks_of, fit_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
+from streamcal.losses.names import get_mean
 from streamcal.spark.columns import check_frame, check_samples
 
 
@@ -68,7 +69,7 @@ def isotonic_fit(
     check_count(n_ranges, "n_ranges", optional=True)
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
-    mean_loss = losses.get_mean(loss)
+    mean_loss = get_mean(loss)
     columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     samples = df.select(
         [sql.col(_quoted(name)).cast("double").alias(alias) for alias, name in columns.items()]

@@ -6,6 +6,9 @@ gets one more cell at its end, a line of NDJSON one more field. Parquet keeps it
 metadata. The rows that a pipe has at present are a chunk. A `Series` reads several tables as one.
 
 >>> import tempfile, pathlib
+>>> from streamcal.tables.numbers import as_numbers
+>>> from streamcal.tables.open import open_table
+>>> from streamcal.tables.output import Output
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = pathlib.Path(folder.name, "scores.csv")
 >>> _ = path.write_text("id,p\na,0.50\nb,1\n")
@@ -21,7 +24,3 @@ a,0.50,0.25
 b,1,0.5
 >>> folder.cleanup()
 """
-
-from streamcal._lazy import attach
-
-__getattr__, __dir__, __all__ = attach(__name__)

@@ -31,7 +31,7 @@ class TableError(ValueError):
     Examples
     --------
     >>> import tempfile
-    >>> from streamcal.tables import open_table
+    >>> from streamcal.tables.open import open_table
     >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
     ...     _ = file.write(b"p\n0.5\n"), file.flush()
     ...     try:
@@ -106,7 +106,7 @@ class Writer(ABC):
     Examples
     --------
     >>> import tempfile
-    >>> from streamcal.tables import open_table
+    >>> from streamcal.tables.open import open_table
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "p.ndjson")
     >>> _ = path.write_text('{"p": 0.5}\n')
@@ -155,7 +155,7 @@ class Reader(ABC):
     Examples
     --------
     >>> import tempfile
-    >>> from streamcal.tables import open_table
+    >>> from streamcal.tables.open import open_table
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "p.csv")
     >>> _ = path.write_text("p\n0.5\n1\n")

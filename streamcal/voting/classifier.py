@@ -20,7 +20,7 @@ from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.voting.votes import optimal_votes, two_class_votes
 from streamcal.wrappers.routing import Features, Routing, name_of
-from streamcal.wrappers.snapshot import ClassifierSnapshot
+from streamcal.wrappers.snapshot import ModelSnapshot
 
 _WEIGHTS_ATTRIBUTE, _VOTES_ATTRIBUTE = "voting_weights", "voting_votes"
 
@@ -184,9 +184,9 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             return dict.fromkeys(values, 1.0 / max(len(values), 1))
         return {label: value / total for label, value in values.items()}
 
-    def snapshot(self) -> ClassifierSnapshot:
+    def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
-        return ClassifierSnapshot(copy.deepcopy(self))
+        return ModelSnapshot(copy.deepcopy(self))
 
 
 def _steps_of_votes(cover: Any, labels: Sequence[ClfTarget], y: ClfTarget, w: float) -> list[Step]:

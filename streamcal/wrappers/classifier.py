@@ -63,7 +63,7 @@ from streamcal.wrappers.checks import (
 )
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
 from streamcal.wrappers.served import Served
-from streamcal.wrappers.snapshot import MiniBatchClassifierSnapshot
+from streamcal.wrappers.snapshot import ModelSnapshot
 from streamcal.wrappers.strategies import (
     FeatureColumns,
     OwningStrategy,
@@ -595,11 +595,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             return calibrated
         return answers_among_all(calibrated, rate_of(self.sampling_rate, x or {}))
 
-    def snapshot(self) -> MiniBatchClassifierSnapshot:
+    def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
         twin = copy.deepcopy(self)
         twin.remember = 0  # no label will come
-        return MiniBatchClassifierSnapshot(twin)
+        return ModelSnapshot(twin)
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""

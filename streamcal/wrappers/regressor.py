@@ -17,7 +17,7 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.notebook.card import card
 from streamcal.wrappers.checks import add_batch_weights, as_batch_weights, check_n_rows
 from streamcal.wrappers.routing import AnyRegressor, BatchRouting, Features, last_step, name_of
-from streamcal.wrappers.snapshot import RegressorSnapshot
+from streamcal.wrappers.snapshot import ModelSnapshot
 
 
 class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchRegressor):
@@ -163,9 +163,9 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         """
         return self._calibrator.predict_one(raw)
 
-    def snapshot(self) -> RegressorSnapshot:
+    def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
-        return RegressorSnapshot(copy.deepcopy(self))
+        return ModelSnapshot(copy.deepcopy(self))
 
     def learn_many(
         self,

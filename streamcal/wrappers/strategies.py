@@ -59,17 +59,17 @@ class Strategy(ABC):
     def check_features(self, x: Features) -> None:  # noqa: B027  most have no segments
         """Raise unless `learn_one` accepts these features."""
 
-    @abstractmethod
     def learn_one(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> None:
         """Teach the calibrators one sample, with the ticket of the served prediction, if any."""
+        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
+    @abstractmethod
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
         """Return what teaches a sample, as `learn_one` does, for `do_all`."""
-        return [partial(self.learn_one, raw, x, y, w, ticket)]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         """Return what teaches rows that share an outcome, as one sample of weight ``w``."""
@@ -276,11 +276,6 @@ class Binary(Strategy):
         if self._has_fields:
             self._calibrators.unlearned._check_fields(x)
 
-    def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
-    ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, ticket))
-
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
     ) -> Sequence[Step]:
@@ -349,11 +344,6 @@ class OneVsRest(OwningStrategy):
 
     def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
         self._calibrators.unlearned._read_fields(X, n_samples)  # or it raises
-
-    def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
-    ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
@@ -564,11 +554,6 @@ class Joint(OwningStrategy):
 
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         return self._calibrator.predict_one(raw)
-
-    def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
-    ) -> None:
-        do_all(*self.learn_steps(raw, x, y, w, ticket))
 
     def learn_steps(
         self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, array_of, require
 from streamcal.isotonic.anytime.problem import Floats, Problem
 from streamcal.isotonic.staircase import Interpolation, Staircase, as_read_only, describe_blocks
-from streamcal.losses import Interval
+from streamcal.losses.ranges import Interval
 
 _BLOCKS = ("lower", "upper", "values", "weights", "centers", "floors", "ceilings")
 _MAYBE_INFINITE = ("values", "floors", "ceilings")
