@@ -16,6 +16,7 @@ from scipy.optimize import brentq, isotonic_regression
 
 from streamcal import (
     AnytimeStaircase,
+    PAVStack,
     anytime_isotonic,
     anytime_isotonic_refinements,
     isotonic_fit,
@@ -102,7 +103,9 @@ def answers(loss: Any, rounds: Any, inputs: Any) -> Any:
     found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
     found += [stairs.floors, stairs.ceilings]
     if isinstance(loss, losses.Absolute | losses.Pinball):
-        found.append(anytime_isotonic(*inputs, loss=loss).values)
+        stack = PAVStack(loss)
+        stack.push_many(*inputs[:, np.argsort(inputs[0], kind="stable")])
+        found.append(stack.staircase().values)
     else:
         found.append([stairs.rounds])
     return np.concatenate(found)
