@@ -36,7 +36,16 @@ IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 SLOW = {
     *("anytime", "anytime_calibrator", "bench_compare", "cli", "convex_losses", "convex_stack"),
     *("cusum_layer", "demo", "docs", "examples", "extras", "files", "hostile_states"),
-    *("interruptions", "kafka", "out_of_memory", "pictures", "power", "processes", "readme"),
+    *(
+        "interruptions",
+        "jobs",
+        "kafka",
+        "out_of_memory",
+        "pictures",
+        "power",
+        "processes",
+        "readme",
+    ),
     *("report", "resume", "sharded", "spark", "store", "study", "threads"),
     *("threshold_classifier", "voting"),
 }
