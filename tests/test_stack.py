@@ -132,10 +132,10 @@ def test_memory_follows_the_blocks_not_the_samples() -> None:
     stack.push_many(np.arange(200_000), np.arange(200_000)[::-1])
     assert len(stack) == 1
     assert len(state_of(stack)) < 2_000
-    assert sys.getsizeof(stack._stack) < 1_000_000
+    assert sys.getsizeof(stack._blocks._stack) < 1_000_000
     stack.push_many(np.arange(200_000, 300_000), np.arange(200_000, 300_000))
     assert len(stack) == 100_001
-    assert sys.getsizeof(stack._stack) <= 2.1 * 48 * len(stack)
+    assert sys.getsizeof(stack._blocks._stack) <= 2.1 * 48 * len(stack)
 
 
 @given(problems(), st.sampled_from(INTERPOLATIONS))

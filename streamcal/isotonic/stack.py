@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
-from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state import Arrays, Fields, Stateful
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
@@ -22,6 +22,7 @@ from streamcal._validation import (
     as_weight,
     check_choice,
 )
+from streamcal.isotonic.mean_stack import MeanBlocks
 from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
     OUTSIDE,
@@ -29,12 +30,8 @@ from streamcal.isotonic.staircase import (
     Outside,
     Staircase,
     check_samples,
-    from_stack,
     label_range,
-    weighted_statistics,
 )
-from streamcal.isotonic.sums import check_sums, statistic_range
-from streamcal.kernels import pav
 from streamcal.losses.names import get_mean
 
 
@@ -84,14 +81,9 @@ scores in any order
         self.loss = loss
         self.interpolation = interpolation
         self._loss = get_mean(loss)
-        self._mean_range = self._loss.mean_range
-        self._statistics = statistic_range(self._loss)
-        # Most losses need no call for a sample: the statistic is the label, the value the mean.
-        self._label_is_statistic = type(self._loss).statistic is losses.MeanLoss.statistic
-        self._mean_is_value = type(self._loss).link is losses.MeanLoss.link
         # Labels in this range need no further check; some losses have no such range.
         self._labels = label_range(self._loss) or (math.inf, -math.inf)
-        self._stack = pav.Stack()
+        self._blocks = MeanBlocks(self._loss)
 
     def push(self, score: float, y: float, w: float = 1.0) -> None:
         """Add a sample; amortised O(1).
@@ -121,10 +113,9 @@ scores in any order
         low, high = self._labels
         if not low <= label <= high:
             self._loss.check_labels(label)
-        statistic = label if self._label_is_statistic else self._loss.statistic(label)
-        if not self._stack.push(score, w, w * statistic):
-            if score < self._stack.last:
-                raise _late_error(score, self._stack.last)
+        if not self._blocks.add(score, label, w):
+            if score < self._blocks.last:
+                raise _late_error(score, self._blocks.last)
             raise _overflow_error(w)
 
     def push_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
@@ -148,12 +139,11 @@ scores in any order
         (3, 0.5)
         """
         x, labels, weights = check_samples(scores, y, w, self._loss)
-        sums = weighted_statistics(labels, weights, self._loss)
-        if not self._stack.extend(x, weights, sums, *self._statistics):
-            _check_order(x, self._stack.last)
+        if not self._blocks.add_many(x, labels, weights):
+            _check_order(x, self._blocks.last)
             with np.errstate(over="ignore"):
                 added = len(x) if weights is None else float(weights.sum())
-                raise _overflow_error(f"a sum of {self._stack.state()[1] + added}")
+                raise _overflow_error(f"a sum of {self._blocks.weight + added}")
 
     def predict_one(self, score: float) -> float:
         """Return the value at ``score``; before the first sample the score itself, if in range.
@@ -166,19 +156,8 @@ scores in any order
             If the score is not a finite number.
         """
         x = as_score(score)
-        found = self._stack.find(x)
-        if found is None:
-            return self._loss.z_range.clip(x)
-        x0, mean0, x1, mean1 = found
-        value = self._value_of(mean0)
-        if x0 < x1 and self.interpolation != "step":
-            value = pav.between(x, x0, value, x1, self._value_of(mean1))
-        return value
-
-    def _value_of(self, mean: float) -> float:
-        least, most = self._mean_range
-        mean = min(max(mean, least), most)
-        return mean if self._mean_is_value else float(self._loss.link(mean))
+        value = self._blocks.predict(x, self.interpolation)
+        return self._loss.z_range.clip(x) if value is None else value
 
     def staircase(self, *, outside: Outside = "clip") -> Staircase:
         """Return a copy of the current staircase; O(n_blocks).
@@ -189,40 +168,22 @@ scores in any order
             If nothing has been pushed, or ``outside`` is unknown.
         """
         check_choice(outside, "outside", OUTSIDE)
-        if not len(self._stack):
+        if not len(self._blocks):
             raise ValueError("a staircase must have at least one sample, got none")
-        return from_stack(self._stack, self._loss, self.interpolation, outside)
+        return self._blocks.staircase(self.interpolation, outside)
 
     def __len__(self) -> int:
         """Return the number of blocks."""
-        return len(self._stack)
+        return len(self._blocks)
 
     def __repr__(self) -> str:
         return f"PAVStack(loss={self.loss!r}, interpolation={self.interpolation!r})"
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        rows, weight, magnitude = self._stack.state()
-        last = float(rows[-1, 1]) if len(rows) else -math.inf
-        return {"last": last, "weight": weight, "magnitude": magnitude}, {"stack": rows}
+        return self._blocks.freeze()
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        stack = array_of(arrays, "stack", None, 6, finite=False)  # moments may overflow
-        lower, upper, weights, sums, _, means = np.ascontiguousarray(stack.T)
-        require(np.isfinite([lower, upper, sums, means]).all(), "blocks must be finite")
-        check_sums(weights, sums, self._loss)
-        require((means == sums / weights).all(), "means must be those of the sums")
-        if len(stack) > 1:  # the last row is a sample that has not been pooled
-            blocks = lower[:-1], upper[:-1], means[:-1]
-            require(pav.in_order(*blocks) and lower[-1] > upper[-2], "blocks must be in order")
-        last = upper[-1] if len(stack) else -math.inf
-        require(fields["last"] == last, "the last score must be that of the last block")
-        require((lower[-1:] == upper[-1:]).all(), "the last block must have one score")
-        # Totals bound what blocks can sum up to, so that this stays finite.
-        weight = as_float(fields["weight"], "weight", (1.0 - 1e-9) * float(weights.sum()))
-        least = (1.0 - 1e-9) * float(np.abs(sums).sum())
-        magnitude = as_float(fields["magnitude"], "magnitude", least)
-        require(weight + magnitude < math.inf, "totals must be finite")
-        self._stack = pav.Stack.restore(np.ascontiguousarray(stack), weight, magnitude)
+        self._blocks.thaw(fields, arrays)
 
 
 def _check_order(x: NDArray[np.float64], last: float) -> None:

@@ -10,7 +10,8 @@ Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression
 Convex Losses*, section VI).
 
 ===============  ==================================================================================
-``problem``      the input of a solver: sorted samples, the range of values, the tolerance
+``problem``      the input of a solver: sorted samples, the range of values, the tolerance; and the
+                 interface of solvers
 ``derivatives``  rounds in which JAX computes the derivatives and a compiled loop splits the cells
                  (`streamcal.kernels.threshold_decomposition`)
 ``quantiles``    rounds for quantiles, whose best values are labels: exact, and without derivatives

@@ -11,7 +11,7 @@ from streamcal import losses
 from streamcal._extras import check_jax
 from streamcal._validation import check_choice, check_count, check_within
 from streamcal.isotonic.anytime.derivatives import Derivatives
-from streamcal.isotonic.anytime.problem import Problem, make_problem
+from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
 from streamcal.isotonic.anytime.quantiles import Quantiles
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, from_cells
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
@@ -178,7 +178,7 @@ def _check_choices(interpolation: Interpolation, outside: Outside) -> None:
     check_choice(outside, "outside", OUTSIDE)
 
 
-def _make_backend(problem: Problem) -> Derivatives | Quantiles:
+def _make_backend(problem: Problem) -> Backend:
     """Return what runs the rounds; JAX is imported only where it is needed."""
     if isinstance(problem.loss, losses.Pinball | losses.Absolute):
         return Quantiles(problem)

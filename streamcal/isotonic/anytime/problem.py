@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +36,19 @@ class Problem:
     tolerance: float  # the half-width at which a cell is closed
     relative: float  # the same, as a share of the value
     start: tuple[NDArray[np.int64], Floats] | None  # first samples and values of a close map
+
+
+class Backend(Protocol):
+    """Runs rounds on a problem."""
+
+    def advance(self) -> None:
+        """Run a round, while a cell is open."""
+
+    def is_open(self) -> bool:
+        """Return whether a cell is open, so that a round would do something."""
+
+    def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Return the first sample of each cell, and its bounds."""
 
 
 def make_problem(

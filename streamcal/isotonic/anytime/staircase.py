@@ -62,7 +62,7 @@ class AnytimeStaircase(Staircase):
 def from_cells(
     problem: Problem, cells: tuple[NDArray[np.int64], Floats, Floats], **options: Any
 ) -> AnytimeStaircase:
-    """Return the staircase of cells: their first samples and bounds, as `Quantiles` has them.
+    """Return the staircase of cells: their first samples and bounds, as a `Backend` has them.
 
     Neighbours with the same bounds become one block. ``options`` are ``rounds``, ``interpolation``
     and ``outside`` of the staircase.
