@@ -34,9 +34,18 @@ IN_ONE_PROCESS = {"readme", "report", "sharded", "spark", "study", "tables"}
 # What `make test-fast` leaves out: a JVM, a browser, Ray, documents, JAX's compiler, processes that
 # are killed, tests with thousands of cases. Naming a file runs it.
 SLOW = {
-    *("anytime", "anytime_calibrator", "bench_compare", "cli", "convex_losses"),
+    *("anytime", "anytime_calibrator", "bench_compare", "cli", "convex_losses", "convex_stack"),
     *("cusum_layer", "demo", "docs", "examples", "extras", "files", "hostile_states"),
-    *("interruptions", "kafka", "out_of_memory", "pictures", "power", "processes", "readme"),
+    *(
+        "interruptions",
+        "jobs",
+        "kafka",
+        "out_of_memory",
+        "pictures",
+        "power",
+        "processes",
+        "readme",
+    ),
     *("report", "resume", "sharded", "spark", "store", "study", "threads"),
     *("threshold_classifier", "voting"),
 }

@@ -186,6 +186,24 @@ def check_locks() -> None:
     check()
 
 
+def check_jobs(end: str) -> None:
+    """Solve by jobs before a fork, then in parent and child, while a thread solves, too."""
+    from streamcal.ordinal import _jobs, optimal_thresholds
+
+    _jobs.LEAST_CELLS = 0
+    data = [(RNG.normal(size=5_000), RNG.integers(1, 7, 5_000)) for _ in range(3)]
+    expected = [optimal_thresholds(*each, method="divide").risk for each in data]
+
+    def solve(i: int) -> None:
+        assert optimal_thresholds(*data[i], method="io", n_jobs=2).risk == expected[i]
+
+    solve(0)
+    with threads(lambda: solve(1)):
+        for _ in range(2):
+            in_child(lambda: any(map(solve, (2, 0))), end)
+            solve(0)
+
+
 def check_memory() -> None:
     """Fork while a thread names shared memory; the child must be able to do so."""
     from multiprocess import resource_tracker
@@ -220,6 +238,8 @@ if __name__ == "__main__":
     case, *others = sys.argv[1:]
     if case == "locks":
         check_locks()
+    elif case == "jobs":
+        check_jobs(*others)
     elif case == "memory":
         check_memory()
     else:

@@ -254,6 +254,8 @@ EXAMPLES: dict[str, list[Example]] = {
     "PAVStack": [
         Example(lambda: PAVStack("squared"), pushed),
         Example(lambda: PAVStack("log", interpolation="step"), pushed),
+        Example(lambda: PAVStack(losses.Pinball(tau=0.8)), pushed),
+        Example(lambda: PAVStack("absolute", interpolation="step"), pushed),
     ],
     "PRank": [Example(lambda: PRank(averaging=20.0, window=40), rows)],
     "PlattCalibrator": [

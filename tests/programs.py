@@ -737,7 +737,8 @@ def _add_stacks() -> None:
         return ask_map(stack, stack._loss), len(stack)
 
     def stack(draw: Draw) -> Any:
-        return PAVStack(mean_losses(draw), interpolation=draw.pick(["linear", "step"]))
+        loss = convex_losses(draw) if draw.chance(0.1) else mean_losses(draw)
+        return PAVStack(loss, interpolation=draw.pick(["linear", "step"]))
 
     CASES[PAVStack] = Case(stack, [push, push, push, push_many], ask, cost=2.5)
 

@@ -16,6 +16,7 @@ from scipy.optimize import brentq, isotonic_regression
 
 from streamcal import (
     AnytimeStaircase,
+    PAVStack,
     anytime_isotonic,
     anytime_isotonic_refinements,
     isotonic_fit,
@@ -23,6 +24,9 @@ from streamcal import (
 )
 from streamcal.losses.derivatives import weighted_derivative
 from tests import oracles, oracles_convex
+
+BACKENDS = ["host", "device"]
+both_backends = pytest.mark.parametrize("backend", BACKENDS)
 
 QUARTIC = losses.from_function(lambda z, y: (z - y) ** 4, name="quartic")
 FIVEFOLD = losses.from_function(lambda z, y: (z - 5 * y) ** 2, name="fivefold")
@@ -55,12 +59,15 @@ def samples(draw: Any, max_size: float = 14) -> tuple[Any, Any, Any]:
 # ------------------------------------------------------------------------------ the paper
 
 
+@both_backends
 @given(data=samples(), rounds=st.integers(1, 7))
-def test_rounds_are_those_of_the_pairwise_description(data: Any, rounds: int) -> None:
+def test_rounds_are_those_of_the_pairwise_description(backend: Any, data: Any, rounds: int) -> None:
     """With whole labels and a range of a power of two all sums are exact, zeros included."""
     _, y, w = data
     scores = np.arange(len(y))  # the paper has no ties
-    stairs = anytime_isotonic(scores, y, w, loss="squared", y_min=-8, y_max=8, rounds=rounds)
+    stairs = anytime_isotonic(
+        scores, y, w, loss="squared", y_min=-8, y_max=8, rounds=rounds, backend=backend
+    )
     groups = oracles.pairwise_groups(lambda z, n: 2 * w[n] * (z - y[n]), len(y), -8.0, 8.0, rounds)
     _, low, high = at_samples(stairs, scores)
     for group in groups:
@@ -68,12 +75,13 @@ def test_rounds_are_those_of_the_pairwise_description(data: Any, rounds: int) ->
         assert set(high[group.samples]) == {group.high}
 
 
+@both_backends
 @settings(max_examples=25)
 @given(data=samples(max_size=8), rounds=st.integers(1, 12))
-def test_unknown_ranges_are_probed_by_doubling(data: Any, rounds: int) -> None:
+def test_unknown_ranges_are_probed_by_doubling(backend: Any, data: Any, rounds: int) -> None:
     _, y, w = data
     scores = np.arange(len(y))
-    stairs = anytime_isotonic(scores, y, w, loss=FIVEFOLD, rounds=rounds)
+    stairs = anytime_isotonic(scores, y, w, loss=FIVEFOLD, rounds=rounds, backend=backend)
     groups = oracles.pairwise_groups(
         lambda z, n: 2 * w[n] * (z - 5 * y[n]), len(y), -math.inf, math.inf, rounds
     )
@@ -81,6 +89,25 @@ def test_unknown_ranges_are_probed_by_doubling(data: Any, rounds: int) -> None:
     for group in groups:
         assert set(low[group.samples]) == {group.low}
         assert set(high[group.samples]) == {group.high}
+
+
+# Programs for few samples compile faster, and other tests use some of them.
+@pytest.mark.parametrize(
+    ("loss", "n"),
+    [(losses.Squared(), 120), *((loss, 60) for loss in SMOOTH[2::2])],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_both_places_answer_to_the_last_cell(loss: Any, n: int) -> None:
+    rng = np.random.default_rng(3)
+    scores, y, w = rng.integers(0, n // 2, n), rng.normal(size=n), rng.uniform(0.5, 2, n)
+    y += 6 * scores / n
+    host, device = (
+        anytime_isotonic(scores, y, w, loss=loss, rounds=25, backend=backend)
+        for backend in BACKENDS
+    )
+    for name in ("lower", "upper", "floors", "ceilings", "weights", "values"):
+        np.testing.assert_array_equal(getattr(host, name), getattr(device, name))
+    assert host.rounds == device.rounds
 
 
 RECORDED = [
@@ -102,7 +129,9 @@ def answers(loss: Any, rounds: Any, inputs: Any) -> Any:
     found = [stairs.lower, stairs.upper, stairs.values, stairs.weights, stairs.centers]
     found += [stairs.floors, stairs.ceilings]
     if isinstance(loss, losses.Absolute | losses.Pinball):
-        found.append(anytime_isotonic(*inputs, loss=loss).values)
+        stack = PAVStack(loss)
+        stack.push_many(*inputs[:, np.argsort(inputs[0], kind="stable")])
+        found.append(stack.staircase().values)
     else:
         found.append([stairs.rounds])
     return np.concatenate(found)
@@ -121,10 +150,11 @@ def test_answers_are_as_recorded(which: int) -> None:
 # ------------------------------------------------------------------------------ other solvers
 
 
+@both_backends
 @given(data=samples())
-def test_squared_loss_against_exact_arithmetic(data: Any) -> None:
+def test_squared_loss_against_exact_arithmetic(backend: Any, data: Any) -> None:
     scores, y, w = data
-    stairs = anytime_isotonic(scores, y, w, loss="squared")
+    stairs = anytime_isotonic(scores, y, w, loss="squared", backend=backend)
     values, low, high = at_samples(stairs, scores)
     exact = isotonic_fit(scores, y, w, loss="squared")(scores, interpolation="step")
     assert (low - 1e-12 <= exact).all()
@@ -229,12 +259,13 @@ def test_quantiles_of_labels_on_a_wild_scale() -> None:
 # ------------------------------------------------------------------------------ certificates
 
 
+@both_backends
 @given(data=samples(max_size=30), rounds=st.integers(1, 40))
 @settings(max_examples=30)
-def test_certificates_contain_the_optimum(data: Any, rounds: int) -> None:
+def test_certificates_contain_the_optimum(backend: Any, data: Any, rounds: int) -> None:
     scores, y, w = data
     exact = isotonic_fit(scores, y, w, loss="squared")(scores, interpolation="step")
-    stairs = anytime_isotonic(scores, y, w, loss="squared", rounds=rounds)
+    stairs = anytime_isotonic(scores, y, w, loss="squared", rounds=rounds, backend=backend)
     _, low, high = at_samples(stairs, scores)
     assert (low - 1e-12 <= exact).all()
     assert (exact <= high + 1e-12).all()
@@ -358,9 +389,10 @@ def test_tolerance_is_reached_and_not_passed_by_far() -> None:
 # ------------------------------------------------------------------------------ ranges, offsets
 
 
-def test_range_confines_the_map() -> None:
+@both_backends
+def test_range_confines_the_map(backend: Any) -> None:
     y = [0.0, 1.0, 5.0, 9.0]
-    stairs = anytime_isotonic(range(4), y, loss="squared", y_min=1, y_max=6)
+    stairs = anytime_isotonic(range(4), y, loss="squared", y_min=1, y_max=6, backend=backend)
     found = at_samples(stairs, np.arange(4))[0]
     np.testing.assert_allclose(found, [1.0, 1.0, 5.0, 6.0], atol=1e-8)
     quantiles = anytime_isotonic(range(4), y, loss="absolute", y_min=1, y_max=6)
@@ -368,12 +400,15 @@ def test_range_confines_the_map() -> None:
     assert anytime_isotonic([1], [3.0], loss="squared", y_min=4).values.tolist() == [4.0]
 
 
-def test_logistic_loss_with_offsets() -> None:
+@both_backends
+def test_logistic_loss_with_offsets(backend: Any) -> None:
     rng = np.random.default_rng(4)
     scores = np.repeat(np.arange(5), 12)
     offset = rng.normal(size=60)
     y = np.where(rng.uniform(size=60) < 1 / (1 + np.exp(-offset - scores / 2 + 1)), 1.0, -1.0)
-    stairs = anytime_isotonic(scores, y, loss=losses.Logistic(), offset=offset, tol=1e-9)
+    stairs = anytime_isotonic(
+        scores, y, loss=losses.Logistic(), offset=offset, tol=1e-9, backend=backend
+    )
 
     def slope(z: Any, part: Any) -> Any:
         return -np.sum(y[part] / (1 + np.exp(y[part] * (z + offset[part]))))
@@ -413,10 +448,11 @@ def test_offsets_of_residual_losses_shift_the_labels() -> None:
         np.testing.assert_allclose(shifted.values, plain.values, atol=1e-8)
 
 
-def test_a_minimiser_at_infinity_is_where_the_derivative_vanishes() -> None:
-    stairs = anytime_isotonic([1, 2], [1.0, 1.0], loss=losses.Logistic())
+@both_backends
+def test_a_minimiser_at_infinity_is_where_the_derivative_vanishes(backend: Any) -> None:
+    stairs = anytime_isotonic([1, 2], [1.0, 1.0], loss=losses.Logistic(), backend=backend)
     assert stairs.values.tolist() == [1024.0]  # e^-745 is the last double
-    stairs = anytime_isotonic([1, 2], [-1.0, 1.0], loss="logistic", rounds=4)
+    stairs = anytime_isotonic([1, 2], [-1.0, 1.0], loss="logistic", rounds=4, backend=backend)
     assert stairs.floors.tolist() == [-math.inf, 4.0]
     assert stairs.ceilings.tolist() == [-4.0, math.inf]
     assert stairs.values.tolist() == [-4.0, 4.0]
@@ -433,11 +469,15 @@ def test_derivatives_of_one_sign_end_at_the_greatest_double() -> None:
 # ------------------------------------------------------------------------------ edges
 
 
-@pytest.mark.parametrize("loss", [*SMOOTH, losses.Absolute()], ids=lambda x: getattr(x, "name", x))
-def test_one_sample_and_equal_scores(loss: Any) -> None:
-    stairs = anytime_isotonic([2.0], [5.0], loss=loss)
+@pytest.mark.parametrize(
+    ("loss", "backend"),
+    [*((loss, "host") for loss in [*SMOOTH, losses.Absolute()]), (losses.LogCosh(), "device")],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_one_sample_and_equal_scores(loss: Any, backend: Any) -> None:
+    stairs = anytime_isotonic([2.0], [5.0], loss=loss, backend=backend)
     assert (stairs.values.tolist(), stairs.half_width) == ([5.0], 0.0)
-    stairs = anytime_isotonic([1, 1, 1], [0.0, 4.0, 2.0], loss=loss)
+    stairs = anytime_isotonic([1, 1, 1], [0.0, 4.0, 2.0], loss=loss, backend=backend)
     assert len(stairs) == 1
     assert (stairs.lower[0], stairs.upper[0], stairs.weights[0]) == (1.0, 1.0, 3.0)
     if loss != losses.Expectile(tau=0.8):
@@ -495,6 +535,7 @@ GOOD = {"scores": [1, 2], "y": [0.0, 1.0], "loss": "squared"}
         ({"tol": math.nan}, ValueError, "`tol` must lie in"),
         ({"deadline": -1}, ValueError, "`deadline` must lie in"),
         ({"start": [1]}, TypeError, r"`start` must be a Staircase or None, got \[1\]"),
+        ({"backend": "gpu"}, ValueError, "`backend` must be one of 'auto', 'host', 'device'"),
         ({"interpolation": "cubic"}, ValueError, "`interpolation` must be one of"),
         ({"outside": "zero"}, ValueError, "`outside` must be one of"),
     ],
@@ -505,12 +546,13 @@ def test_bad_input_is_refused(changes: Any, error: Any, message: str) -> None:
         anytime_isotonic(**{**GOOD, **changes})
 
 
-def test_a_derivative_that_is_not_a_number_is_named() -> None:
+@both_backends
+def test_a_derivative_that_is_not_a_number_is_named(backend: Any) -> None:
     loss = losses.from_function(
         lambda z, y: jnp.where(z > 2.5, jnp.sqrt(2.5 - z), (z - y) ** 2), name="broken", check=False
     )
     with pytest.raises(ValueError, match="`loss` must have a derivative that is a number, got"):
-        anytime_isotonic([1, 2, 3], [0.0, 5.0, 6.0], loss=loss, y_min=0, y_max=7)
+        anytime_isotonic([1, 2, 3], [0.0, 5.0, 6.0], loss=loss, y_min=0, y_max=7, backend=backend)
 
 
 def test_jax_settings_are_left_alone_and_lengths_share_programs() -> None:

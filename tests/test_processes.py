@@ -62,3 +62,8 @@ def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
 
 def test_a_child_names_shared_memory_though_a_thread_of_the_parent_was_doing_so() -> None:
     run("memory")
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit"])
+def test_parent_and_child_solve_by_jobs(end: str) -> None:
+    run("jobs", end)

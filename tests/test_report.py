@@ -1024,7 +1024,7 @@ def test_a_pipe_is_not_watched(tmp_path: Path) -> None:
 
 def test_a_pipe_in_place_of_the_output_of_a_run_is_not_read(run_db: Any) -> None:
     with Store(run_db, read_only=True) as store:
-        out = Path(store.notes["out"])
+        out = Path(store.notes["sink"]["out"])
     out.unlink()
     os.mkfifo(out)
     report = open_subject(run_db, Given(), quiet=True).report()

@@ -21,10 +21,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streamcal.cli import checkpoint
 from streamcal.cli.report_sources import StoreSubject
-from streamcal.cli.resumable_output import ResumableOutput
-from streamcal.durable import Store, StoreError
+from streamcal.cli.resumable_output import ResumableOutput, RunNotes
+from streamcal.durable import Store, StoreError, engine
 from streamcal.tables.output import Output
 from tests import WITHOUT_BYTE_CODE
 from tests.runner import run
@@ -179,18 +178,18 @@ def test_a_crash_while_rows_are_passed_over(
 ) -> None:
     table, whole, _ = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
-    monkeypatch.setattr(checkpoint, "Pace", _Always)
-    original = checkpoint.Checkpoint.save_if_due
+    monkeypatch.setattr(engine, "Pace", _Always)
+    original = engine._Loop._take_batch
     for limit in (2000, 500, 2500):
-        chunks = iter(range(limit // 100))
+        chunks = iter(range(limit // 100 + 1))
 
-        def reached(self: Any, *args: Any, chunks: Any = chunks, **kwargs: Any) -> None:
-            original(self, *args, **kwargs)
+        def reached(self: Any, n: int, chunks: Any = chunks) -> Any:
             if next(chunks, None) is None:
                 raise Crash
+            return original(self, n)
 
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
+            patch.setattr(engine._Loop, "_take_batch", reached)
             with pytest.raises(Crash):
                 calibrate(table, out, store, "--batch-size", 100)
     calibrate(table, out, store)
@@ -229,7 +228,7 @@ def test_crashes_at_every_step(
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, method, crashing)
-        patch.setattr(checkpoint, "Pace", _Always)
+        patch.setattr(engine, "Pace", _Always)
         try:
             calibrate(table, out, store, "--batch-size", 100)
         except Crash:
@@ -252,16 +251,18 @@ def test_labels_that_are_late_wait_in_the_store(
     more = ("--delay", delay, "--calibrator", "hedge", "--batch-size", 20)
     plain = tmp_path / "plain.csv"
     calibrate(table, plain, None, *more)
-    monkeypatch.setattr(checkpoint, "Pace", _Always)
-    original, calls = checkpoint.Checkpoint.save_if_due, 0
+    monkeypatch.setattr(engine, "Pace", _Always)
+    original, calls, dead = engine._Loop._commit, 0, False
 
-    def crashing(self: Any, *args: Any, **kwargs: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise Crash  # the table is begun, and nothing is committed
-        original(self, *args, **kwargs)
-        if calls in (3, 9) and not kwargs.get("complete"):
+    def crashing(self: Any) -> None:
+        nonlocal calls, dead
+        calls += not dead
+        if dead or calls == 1:
+            dead = True
+            raise Crash  # at the first call the table is begun, and nothing is committed
+        original(self)
+        if calls in (3, 9) and not self.has_ended:
+            dead = True
             raise Crash
 
     parts: list[str] = []
@@ -269,9 +270,10 @@ def test_labels_that_are_late_wait_in_the_store(
         path, out = tmp_path / f"{name}.csv", tmp_path / f"{name}.out.csv"
         path.write_text("".join([header, *part]))
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint.Checkpoint, "save_if_due", crashing)
+            patch.setattr(engine._Loop, "_commit", crashing)
             calls, n_crashes = 0, 0
             while not out.exists():
+                dead = False
                 try:
                     calibrate(path, out, tmp_path / "run.db", *more)
                 except Crash:
@@ -279,16 +281,6 @@ def test_labels_that_are_late_wait_in_the_store(
         assert n_crashes == 3
         parts += out.read_text().splitlines()[1:]
     assert parts == plain.read_text().splitlines()[1:]
-
-
-def test_a_damaged_note_of_labels_that_wait_is_a_line(tmp_path: Path) -> None:
-    table, out, store = write_table(tmp_path / "t.csv", 60), tmp_path / "o.csv", tmp_path / "s.db"
-    calibrate(table, out, store, "--delay", 9)
-    with Store(store) as opened:
-        assert len(opened.notes["waiting"]) > 4
-        opened.save({}, notes={**opened.notes, "waiting": [[1, 2, "x"]]})
-    printed = calibrate(table, out, store, "--delay", 9, status=1)
-    assert "is damaged: its note `waiting` is [[1, 2, 'x']]" in printed
 
 
 @pytest.mark.parametrize(
@@ -309,9 +301,10 @@ def test_a_row_that_waits_and_cannot_be_learned_is_a_line(
     first, second = (write_table(tmp_path / f"{n}.csv", n) for n in (60, 61))
     calibrate(first, tmp_path / "60.out.csv", store, *options)
     with Store(store) as opened:
-        late, *others = opened.notes["waiting"]
+        notes = RunNotes(opened)
+        late, *others = notes.now["waiting"]
         late[place] = value
-        opened.save({}, notes={**opened.notes, "waiting": [late, *others]})
+        notes.change(waiting=[late, *others])
     before = states(store)
     printed = calibrate(second, tmp_path / "61.out.csv", store, *options, status=1)
     assert f"{store} is damaged: a sample that waited for its label can't be learned" in printed
@@ -424,11 +417,11 @@ def test_zeros_where_a_loss_of_power_lost_what_was_written(
     table, whole, whole_store = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
 
-    def reached(self: Any, *args: Any, **kwargs: Any) -> None:
+    def reached(self: Any) -> None:
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
+        patch.setattr(engine._Loop, "_commit", reached)
         with pytest.raises(Crash):
             calibrate(table, out, store, "--batch-size", 100)
     partial = out.with_name("out.csv.partial")
@@ -502,7 +495,7 @@ def test_signals_end_it_after_a_batch(tmp_path: Path, number: signal.Signals) ->
     assert b"the same command continues from there" in printed
     assert b"Traceback" not in printed
     with Store(store) as opened:
-        assert partial.stat().st_size == opened.notes["length"]
+        assert partial.stat().st_size == opened.notes["sink"]["length"]
         assert 0 < opened.offset < 12_000
     calibrate(table, out, store)
     plain = tmp_path / "plain.csv"
@@ -652,14 +645,14 @@ def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
     table, whole, _ = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
     out.write_bytes(b"older")
-    original = checkpoint.Checkpoint.save_if_due
+    original = engine._Loop._commit
 
-    def reached(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+    def reached(self: Any) -> None:
+        original(self)
         out.write_bytes(b"newer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save_if_due", reached)
+        patch.setattr(engine._Loop, "_commit", reached)
         printed = calibrate(table, out, store, status=1)
     assert f"{out} has changed since the run began" in printed
     assert f"3,000 rows, is in {out}.partial" in printed

@@ -107,6 +107,7 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Teach]] = {
     ),
     "anytime": (lambda: AnytimeCalibrator("absolute", window=100, every=30), teach_binary),
     "stack": (lambda: PAVStack("squared"), teach_pushes),
+    "convex stack": (lambda: PAVStack(losses.Pinball(tau=0.8)), teach_pushes),
     "thresholds": (lambda: StreamingThresholds(4), teach_ranks),
     "thresholds, window": (lambda: StreamingThresholds(4, "squared", window=60), teach_ranks),
     "thresholds, min-plus": (lambda: StreamingThresholds(4, "zero-one", half_life=40), teach_ranks),

@@ -563,8 +563,9 @@ def test_top_labels_count_each_sample_once() -> None:
     assert sum(each.n_samples for each in calibrators) == N_THREADS * 100
 
 
-def test_a_stack_takes_each_sample_once() -> None:
-    stack = PAVStack()
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_a_stack_takes_each_sample_once(loss: str) -> None:
+    stack = PAVStack(loss)
 
     def work(number: int) -> None:
         for i in range(40):

@@ -16,6 +16,7 @@ from river import base, dummy, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import ThresholdClassifier, losses, optimal_thresholds
 from streamcal.metrics import MAE
+from streamcal.ordinal import _jobs
 from streamcal.ordinal._score_model import RESOLVED
 from tests.contract import BAD, BAD_WEIGHTS, river_checks, state
 
@@ -146,7 +147,15 @@ def test_resolving_scores_the_window_again() -> None:
     check_layer(classifier)
 
 
-def test_jobs_solve_the_same() -> None:
+def test_jobs_solve_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, run = [], _jobs._run_tasks
+    monkeypatch.setattr(_jobs, "LEAST_CELLS", 0)  # else this process would be asked
+
+    def run_and_count(*job: Any) -> Any:
+        asked.append(job)
+        return run(*job)
+
+    monkeypatch.setattr(_jobs, "_run_tasks", run_and_count)
     ranks = np.arange(len(WORDS))
     loss = losses.CostTable(np.sqrt(np.abs(ranks - ranks[:, None])).tolist())  # not convex
     settings = {"loss": loss, "every": 100}
@@ -156,6 +165,7 @@ def test_jobs_solve_the_same() -> None:
         two.learn_one(x, y)
     np.testing.assert_array_equal(two.solution.thresholds, one.solution.thresholds)
     assert one.solution.method == two.solution.method
+    assert len(asked) == 1
 
 
 def wait_for(classifier: Any, seconds: float = 300.0) -> None:

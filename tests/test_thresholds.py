@@ -1,7 +1,9 @@
 """Optimal thresholds: all methods against brute force and against each other; jobs; errors."""
 
+import os
 import pickle
 import re
+import signal
 from typing import Any
 
 import numpy as np
@@ -341,6 +343,12 @@ def samples() -> Any:
     return scores, labels, rng.integers(1, 9, 4_000) / 4
 
 
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let jobs of any size run in processes."""
+    monkeypatch.setattr(jobs_module, "LEAST_CELLS", 0)
+
+
 @given(st.data())
 def test_summaries_combine_associatively(data: st.DataObject) -> None:
     n = data.draw(st.integers(3, 40))
@@ -360,6 +368,7 @@ def test_summaries_combine_associatively(data: st.DataObject) -> None:
         np.testing.assert_array_equal(found[2, where], whole[2, where])
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("method", ["io", "blocked-io", "auto"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_jobs_find_the_same(samples: Any, method: str, weighted: bool) -> None:
@@ -371,3 +380,58 @@ def test_jobs_find_the_same(samples: Any, method: str, weighted: bool) -> None:
         np.testing.assert_array_equal(many.thresholds, one.thresholds)
         assert many.risk == one.risk
         assert many.method == ("divide" if method == "auto" else method)
+
+
+def pids() -> list[int]:
+    return [worker.pid for worker in jobs_module._spare]
+
+
+@pytest.mark.usefixtures("processes")
+def test_processes_stay_between_solves_and_a_killed_one_is_replaced(samples: Any) -> None:
+    scores, labels, _ = samples
+    expected = optimal_thresholds(scores, labels)
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
+    before = pids()
+    optimal_thresholds(scores, labels, method="io", n_jobs=2)
+    assert sorted(pids()) == sorted(before)
+    os.kill(before[0], signal.SIGKILL)
+    again = optimal_thresholds(scores, labels, method="io", n_jobs=2)
+    np.testing.assert_array_equal(again.thresholds, expected.thresholds)
+    assert before[0] not in pids()
+
+
+def test_short_jobs_need_no_process(samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, labels, _ = samples
+    monkeypatch.setattr(jobs_module, "_run_tasks", None)  # which must not be asked
+    found = optimal_thresholds(scores, labels, n_jobs=2)
+    assert found.method == "divide"
+    assert optimal_thresholds(scores, labels, n_jobs=2, method="io").risk == found.risk
+
+
+def test_a_job_that_kills_its_process_ends_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "_summarise_shared", _die)
+    monkeypatch.setattr(jobs_module, "_spare", [])
+    with pytest.raises(RuntimeError, match="has died 3 times"):
+        jobs_module._run_tasks(
+            np.zeros(1, np.uint16), np.empty(0), np.zeros((2, 1)), [(0, 1, 0, 1)], 1
+        )
+    assert jobs_module._spare == []
+
+
+def _die(*_: Any) -> None:
+    os._exit(1)
+
+
+def test_in_a_background_process_jobs_run_in_threads(
+    samples: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import multiprocess
+
+    scores, labels, w = samples
+    expected = optimal_thresholds(scores, labels, w=w)
+    daemon = type("Process", (), {"daemon": True})()
+    monkeypatch.setattr(multiprocess, "current_process", lambda: daemon)
+    monkeypatch.setattr(jobs_module, "LEAST_CELLS", 0)
+    monkeypatch.setattr(jobs_module, "_take_workers", None)  # which must not be asked
+    found = optimal_thresholds(scores, labels, w=w, n_jobs=3, method="blocked-io")
+    np.testing.assert_array_equal(found.thresholds, expected.thresholds)

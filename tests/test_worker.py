@@ -5,16 +5,13 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from streamcal import _processes
 from streamcal._processes import Worker
-from tests.interrupts import InterruptionError, interrupt, points_of
 
 
 def until(condition: Any, timeout: float = 300.0) -> Any:
@@ -155,76 +152,3 @@ def test_a_process_that_cannot_start_is_an_error_and_not_tried_forever() -> None
     assert done.returncode == 1
     assert "RuntimeError: the background process could not be started" in done.stderr
     assert done.stderr.count("FileNotFoundError") == 2
-
-
-class _Flag(list[int]):
-    """The state of a worker; a thread can wait until it is idle."""
-
-    def __init__(self, state: int) -> None:
-        super().__init__([state])
-        self.is_idle = threading.Event()
-
-    def __setitem__(self, at: Any, state: Any) -> None:
-        super().__setitem__(at, state)
-        if state == _processes._IDLE:
-            self.is_idle.set()
-
-
-class _Inside:
-    """A running worker that is a thread, so that each interruption of its owner is quick."""
-
-    def __init__(self, function: Any) -> None:
-        import multiprocess
-
-        self.flag = _Flag(_processes._STARTING)
-        self.pipe, other = multiprocess.Pipe()
-        self.has_job = False
-        self.process: Any = None
-        self.thread = threading.Thread(
-            target=_processes._run_jobs, args=(function, other, self.flag), daemon=True
-        )
-        self.thread.start()
-        self.flag.is_idle.wait()
-
-    def alive(self) -> bool:
-        return self.thread.is_alive()
-
-    def stop(self) -> None:
-        self.pipe.close()
-
-
-def test_an_interrupted_worker_gives_no_answer_of_another_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_processes, "_Running", _Inside)
-
-    def ask(worker: Worker, a: float) -> Any:
-        while not worker.submit(a, 2.0):
-            pass
-        while not worker.done:
-            pass
-        return worker.poll()
-
-    def submit_and_poll(worker: Worker) -> None:
-        worker.submit(8.0, 2.0)
-        while worker.busy and not worker.done:
-            pass
-        worker.poll()
-
-    def started() -> Worker:
-        worker = Worker(operator.truediv)
-        worker.start()
-        return worker
-
-    first = started()
-    n_points, _ = points_of(lambda: submit_and_poll(first))
-    for k in range(min(n_points, 200)):
-        worker = started()
-        error = InterruptionError()
-        assert interrupt(lambda worker=worker: submit_and_poll(worker), k, error) in (error, None)
-        if worker.busy:  # its answer is that of the last job
-            while not worker.done:
-                pass
-            assert worker.poll() == 4.0
-        assert ask(worker, 10.0) == 5.0
-        worker.close()

@@ -34,11 +34,15 @@ def nothing() -> None:
     )
     assert curve.decomposition.mcb >= 0.0
 
+    from streamcal import losses
+
     median = streamcal.AnytimeCalibrator("absolute")
     median.learn_many(*zip(*SCORES, strict=True))
     assert median.predict_one(0.9) == 1.0
+    stack = streamcal.PAVStack(losses.Huber(delta=1.0))
     for use in (
         lambda: streamcal.AnytimeCalibrator("log-cosh"),
+        lambda: stack.push_many([0.1, 0.2, 0.3], [1.0, 0.0, 0.5]),
         lambda: streamcal.anytime_isotonic([0.1, 0.2], [1.0, 0.0], loss="log-cosh"),
     ):
         try:
@@ -48,6 +52,7 @@ def nothing() -> None:
         else:
             message = "JAX was found"
         assert "needs JAX: pip install '.[jax]'" in message, message
+    assert not len(stack)
 
 
 def plot() -> None:

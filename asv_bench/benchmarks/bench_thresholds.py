@@ -100,7 +100,7 @@ class EndToEnd:
 
 
 class Jobs:
-    """IO in one thread and in two."""
+    """IO in one process and in two."""
 
     params = (1, 2)
     param_names = ("n_jobs",)

@@ -3,7 +3,8 @@
 * `main`: the entry point, which also checks for missing packages
 * `app`: the list of commands
 * `calibrate`, `plot`, `thresholds`, `decide`, `report`, `watch`, `demo`: one command each
-* `calibrate_loop`, `late_labels`: the loop of ``calibrate`` over rows, and labels that are delayed
+* `table_source`, `table_sink`: source and sink of ``calibrate``, whose loop is `durable.run`
+* `late_labels`: labels that are delayed
 * `report_sources`: what `report` and `watch` are about: a table, or a store
 * `options`: options that several commands have
 * `rows`: the checks of rows, and what happens to bad ones
@@ -11,7 +12,7 @@
 * `summary`: counts of rows, mean losses before and after
 * `sample`: a uniform sample of rows, for pictures
 * `console`: messages, exit statuses and the progress bar
-* `checkpoint`: the progress of a run of ``calibrate --store``, saved in a store
+* `stored_run`: where a run of ``calibrate --store`` begins, and what it commits
 * `resumable_output`: the output of such a run
 * `demo_table`: what ``streamcal demo`` computes
 

@@ -1,10 +1,12 @@
 """``streamcal calibrate``: a column of calibrated values, computed row by row.
 
 `calibrate` is the command: it checks options and opens files. `streamcal.cli.calibrator_settings`
-makes the calibrators that the options ask for, and `streamcal.cli.calibrate_loop` has the loop over
-the rows.
+makes the calibrators that the options ask for. The loop is `streamcal.durable.run`; its source is
+`streamcal.cli.table_source`, its sink `streamcal.cli.table_sink`. With ``--store`` the run can be
+continued: `streamcal.cli.stored_run`.
 """
 
+import contextlib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.cli.calibrate_loop import Columns, Loop
 from streamcal.cli.calibrator_settings import Interpolation, Method, Settings
-from streamcal.cli.console import data_errors, usage_errors
+from streamcal.cli.console import data_errors, progress, usage_errors
 from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
 from streamcal.cli.options import (
     CALIBRATOR,
@@ -38,9 +39,13 @@ from streamcal.cli.plot import draw_reliability, read_sample
 from streamcal.cli.rows import MOST_DELAY, RowReader, binary_label_column, score_column
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary, Totals
+from streamcal.cli.table_sink import TableSink
+from streamcal.cli.table_source import Columns, TableSource
 
 if TYPE_CHECKING:
-    from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+    from streamcal.cli.stored_run import StoredRun
+    from streamcal.durable.keyed import KeyedCalibrator
+    from streamcal.tables.base import Writer
     from streamcal.tables.output import Output
 
 EXAMPLES = (
@@ -151,11 +156,13 @@ def calibrate(
     with usage_errors():
         check_exists(*table)
         summary = Summary(quiet=quiet, as_json=json)
+    from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.tables.open import format_of
     from streamcal.tables.output import Output, is_standard
     from streamcal.tables.series import Series
 
     segment = segment or None
+    hidden = quiet or is_standard(out)
     with usage_errors():
         numbers = _parse_delay(delay), _parse_rate(sampling_rate)
     columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
@@ -172,37 +179,71 @@ def calibrate(
             _check_resumable(out)
     totals = settings.new_totals()
     sample = None if plot is None or store is not None else UniformSample(3)
-    loop: Loop
+    rows: TableSource
     source = Series(
         table,
         columns.names,
         new_column=new_column,
         format=kind,
         batch_size=batch_size,
-        while_waiting=None if store is None else lambda: loop.save_if_due(),
+        while_waiting=None if store is None else lambda: rows.act(),
     )
     with data_errors(lambda: source.path):
-        checkpoint = _open_checkpoint(store, table, output, columns, settings, on_error, kind)
-    output = checkpoint.output
-    with data_errors(lambda: source.path, output, lambda: totals.n_written), summary, checkpoint:
+        run = None
+        if store is not None:
+            run = _open_run(store, table, output, columns, settings, on_error, kind)
+            output = run.output
+    with (
+        data_errors(lambda: source.path, output, lambda: totals.n_written),
+        summary,
+        run or contextlib.nullcontext(),
+    ):
         needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
-        make = partial(settings.make_calibrator, segment)
-        reader = RowReader(needed, on_error)
-        loop = Loop(columns, make, reader, totals, sample, checkpoint)
-        with source, output:
-            hidden = quiet or is_standard(out)
-            loop.run(source, source.writer(output), hidden=hidden)
-        if line := checkpoint.nothing_to_do():
+        keyed = KeyedCalibrator(
+            partial(settings.make_calibrator, segment), store=None if run is None else run.store
+        )
+        rows = TableSource(source, columns, RowReader(needed, on_error), keyed)
+        if run is not None:
+            rows.pass_over(run.before, run.checksums)
+            rows.while_waiting(run.raise_if_stopped)  # also before the first row
+        with source, output, progress(source, "calibrating", hidden=hidden) as rows.show:
+            sink = _calibrate_rows(rows, keyed, source.writer(output), totals, sample, run)
+        if run is not None and (line := run.nothing_to_do()):
             summary.add(line, rows=totals.n_written, finished_before=True)
         else:
-            loop.summarize(summary)
+            sink.summarize(summary, keyed)
         if plot is not None:
             _check_labels(plot, totals)
             if sample is None:
-                sample, rows = _sample_of_output(out, kind, columns)
+                sample, drawn = _sample_of_output(out, kind, columns)
             else:
-                rows = sample.rows()
-            _draw_before_and_after(plot, totals, rows, sample.n_rows, columns, summary)
+                drawn = sample.rows()
+            _draw_before_and_after(plot, totals, drawn, sample.n_rows, columns, summary)
+
+
+def _calibrate_rows(
+    rows: TableSource,
+    keyed: "KeyedCalibrator",
+    writer: "Writer",
+    totals: Totals,
+    sample: UniformSample | None,
+    run: "StoredRun | None",
+) -> TableSink:
+    """Read, calibrate and write all rows; return the sink, which has counted them."""
+    from streamcal import durable
+
+    if run is None:
+        sink = TableSink(rows, writer, totals, sample)
+        with sink:
+            durable.run(rows, keyed, sink, None)
+        return sink
+    from streamcal.cli.stored_run import StoredSink
+
+    with StoredSink(run, rows, writer, totals) as sink:
+        durable.run(rows, keyed, sink, run.store, stop=run.has_signal)
+        if not sink.is_complete:
+            run.raise_if_stopped()
+    return sink
 
 
 def _parse_delay(delay: str | None) -> int | str | None:
@@ -242,24 +283,22 @@ def _check_resumable(out: Path) -> None:
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
 
 
-def _open_checkpoint(
-    store: Path | None,
+def _open_run(
+    store: Path,
     tables: list[Path],
     output: "Output",
     columns: Columns,
     settings: Settings,
     on_error: OnError,
     kind: str,
-) -> "Checkpoint | NoCheckpoint":
-    """Return the checkpoint of the run."""
-    from streamcal.cli.checkpoint import Checkpoint, NoCheckpoint
+) -> "StoredRun":
+    """Return the run that the store continues or begins."""
+    from streamcal.cli.stored_run import StoredRun
 
-    if store is None:
-        return NoCheckpoint(output)
     # These names are kept in the store: a field that is renamed needs its old name here.
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
     options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    return Checkpoint(store, tables, output.path, options, resumable=kind != "parquet")
+    return StoredRun(store, tables, output.path, options, resumable=kind != "parquet")
 
 
 def _sample_of_output(

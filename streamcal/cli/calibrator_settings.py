@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from streamcal._validation import check_choice
-from streamcal.cli.calibrate_loop import Columns
 from streamcal.cli.summary import Totals
+from streamcal.cli.table_source import Columns
 
 if TYPE_CHECKING:
     from streamcal.calibration.base import Calibrator

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import SMALLEST, as_score, as_weight
+from streamcal._validation import SMALLEST
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
-from streamcal.durable.fields import pack_fields, unpack_fields
+from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
 from streamcal.tables.base import TableError
 
@@ -157,50 +157,16 @@ class LateLabels:
             for late in [*self._waiting, *self._open]
         ]
 
-    def restore(self, waiting: Iterable[Any]) -> None:
-        """Continue with what `as_json` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not what `as_json` returns.
-        """
-        try:
-            found = [_late_from_json(*packed) for packed in waiting]
-            self._waiting = sorted(late for late in found if not isinstance(late.group, str))
-        except TypeError:
-            raise ValueError("does not hold rows that wait for their labels") from None
+    def restore(self, waiting: Iterable[Sequence[Any]]) -> None:
+        """Continue with what `as_json` returned."""
+        given = map(_Late._make, waiting)
+        found = [
+            late._replace(ticket=late.ticket and Ticket.from_json(late.ticket)) for late in given
+        ]
+        self._waiting = sorted(late for late in found if not isinstance(late.group, str))
         self._open = [late for late in found if isinstance(late.group, str)]
-        if len({late.group for late in self._open}) > 1:
-            raise ValueError("holds several groups that go on")
 
 
-def waiting_after(waiting: Iterable[Any], n_rows: int) -> list[Any]:
-    """Return what `LateLabels.as_json` returned for a table that begins after ``n_rows`` rows."""
-    return [
-        [due - n_rows, row - n_rows, *rest, group - n_rows if type(group) is int else group]
-        for due, row, *rest, group in waiting
-    ]
-
-
-def _late_from_json(
-    due: Any,
-    row: Any,
-    score: Any,
-    label: Any,
-    weight: Any,
-    key: Any,
-    x: Any,
-    ticket: Any,
-    group: Any,
-) -> _Late:
-    """Return a row that waits; raise ``TypeError`` or ``ValueError`` if it is none."""
-    if not all(type(number) is float for number in (score, label, weight)):
-        raise TypeError
-    if type(due) is not int or type(row) is not int or type(key) not in (str, type(None)):
-        raise TypeError
-    if type(group) not in (int, str, type(None)) or label != label:
-        raise TypeError
-    kept = None if ticket is None else Ticket.from_json(ticket)
-    sample = as_score(score), label, as_weight(weight), key, unpack_fields(x), kept
-    return _Late(due, row, *sample, group)
+def _from_json(kept: Sequence[Any]) -> _Late:
+    late = _Late._make(kept)
+    return late if late.ticket is None else late._replace(ticket=Ticket.from_json(late.ticket))

@@ -190,15 +190,14 @@ class StoreSubject:
 
     def files(self) -> list[Path]:
         """Return the files that the report is made of."""
-        from streamcal.cli.checkpoint import check_notes, is_run, tables_of
+        from streamcal.cli.resumable_output import RunNotes
         from streamcal.durable.files import files_of_store
         from streamcal.durable.store import Store
 
         named: list[Path] = []
         with Store(self.path, read_only=True) as store:
-            if is_run(store):
-                check_notes(store)
-                named = [Path(name) for name in (*tables_of(store.notes), store.notes["out"])]
+            if notes := RunNotes(store).now:
+                named = [Path(name) for name in (*notes["tables"], notes["out"])]
         partial = [path.with_name(f"{path.name}.partial") for path in named]
         return [*files_of_store(self.path), *named, *partial]
 
@@ -208,26 +207,25 @@ class StoreSubject:
 
     def report(self) -> "Report":
         """Compute the report."""
-        from streamcal.cli.checkpoint import is_run
+        from streamcal.cli.resumable_output import RunNotes
         from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store, store.reading():
-            report, notes = self._of_store(store), store.notes
-            has_output = is_run(store)
-        return _with_output(report, notes, quiet=self.quiet) if has_output else report
+            notes = RunNotes(store).now
+            report = self._of_store(store, notes)
+        return _with_output(report, notes, quiet=self.quiet) if notes else report
 
-    def _of_store(self, store: "Store") -> "Report":
-        """Return the report without the output."""
-        from streamcal.cli.checkpoint import check_notes, is_run, names_of_tables
+    def _of_store(self, store: "Store", notes: dict[str, Any]) -> "Report":
+        """Return the report without the output; ``notes`` are of a run over tables, or empty."""
+        from streamcal.cli.stored_run import is_finished, names_of_tables
         from streamcal.report.content import Report
         from streamcal.report.run_sections import Run, metrics_of_run, of_run, verdict_of_run
         from streamcal.report.store_sections import facts_of_store, of_store
 
-        run, notes, subtitle = Run(store), store.notes, str(self.path)
+        run, subtitle = Run(store), str(self.path)
         facts = facts_of_store(store)
-        if is_run(store):
-            check_notes(store)
-            state = "finished" if notes["finished"] else "not finished yet"
+        if notes:
+            state = "finished" if is_finished(notes) else "not finished yet"
             tables = names_of_tables(notes)
             subtitle += f": the run over {tables}, {state}, at row {notes['row']:,}"
             given = {n: v for n, v in notes["options"].items() if v is not None}
@@ -250,11 +248,12 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
     """Return the report of a store with that of its output, or with the reason for none."""
     from dataclasses import replace
 
+    from streamcal.cli.stored_run import is_finished
     from streamcal.report.content import Section
     from streamcal.tables.open import format_of
 
     options, path = notes["options"], Path(notes["out"])
-    if not notes["finished"]:
+    if not is_finished(notes):
         path = path.with_name(f"{path.name}.partial")
     try:
         if options.get("--sampling-rate") is not None:
@@ -265,7 +264,7 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
         segment = tuple(options.get("--segment") or ())
         columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
-        kind = format_of(Path(notes["out"]), Path(notes["table"]))
+        kind = format_of(Path(notes["out"]), Path(notes["tables"][0]))
         check_can_be_read_again(path)
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
         on_error = OnError(options["--on-error"])

@@ -26,6 +26,30 @@ from streamcal.tables.output import Output, sync_folder
 _BLOCK_BYTES = 1 << 20
 
 
+class RunNotes:
+    """What a store has noted of a run over tables: the token of its sink.
+
+    The word ``state`` says how far the output is::
+
+        writing   rows are missing          complete  all are written, and it has no name yet
+        finished  it has its name           copying   the same, and a copy for new rows was begun
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.path = store.path
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """The notes of the last commit; empty if the store is of no such run."""
+        notes = self._store.notes.get("sink")
+        return notes if isinstance(notes, dict) and "tables" in notes else {}
+
+    def change(self, **changes: Any) -> None:
+        """Save the notes with changes, and nothing else."""
+        self._store.save({}, notes={**self._store.notes, "sink": {**self.now, **changes}})
+
+
 class ResumableOutput(Output):
     """An output that a store describes, by its length and a digest of its bytes.
 
@@ -35,7 +59,7 @@ class ResumableOutput(Output):
     ----------
     path : Path
         The name, with all links followed. If it has become a link since, that is an error.
-    store : Store
+    notes : RunNotes
     new_run : mapping
         The notes of a run that begins.
     resumable : bool
@@ -49,13 +73,13 @@ class ResumableOutput(Output):
     """
 
     def __init__(
-        self, path: Path, store: Store, new_run: Mapping[str, Any], *, resumable: bool
+        self, path: Path, notes: RunNotes, new_run: Mapping[str, Any], *, resumable: bool
     ) -> None:
         super().__init__(path)
         self._target = path
         self._partial = self.partial = path.with_name(path.name + ".partial")
         self.opened = False
-        self._store = store
+        self._notes = notes
         self._new_run = new_run
         self._resumable = resumable
         self._hash = _new_hash()
@@ -66,7 +90,7 @@ class ResumableOutput(Output):
 
     def check_free(self) -> None:
         """Raise `StoreError` if there is a partial file: a run that begins can't have made it."""
-        check_free(self._partial, self._store.path)
+        check_free(self._partial, self._notes.path)
 
     def restore(self, notes: Mapping[str, Any]) -> bool:
         """Continue where the notes say that the run is; return whether it is finished.
@@ -76,16 +100,16 @@ class ResumableOutput(Output):
         StoreError
             If the file is not the one that the notes describe.
         """
-        length, digest = notes["length"], notes.get("digest", "")
-        self._replaces = notes.get("replaces")
-        if notes["finished"]:
+        length, digest, state = notes["length"], notes["digest"], notes["state"]
+        self._replaces = notes["replaces"]
+        if state in ("finished", "copying"):
             self._size, self._finished = length, digest
             return True
-        if notes.get("complete") and not os.path.lexists(self._partial):
+        if state == "complete" and not os.path.lexists(self._partial):
             if self._target_has(length, digest):
                 # The process was killed after the renaming, before the store could note it.
                 self._size, self._finished = length, digest
-                self._store.save({}, notes={**notes, "finished": True})
+                self._notes.change(state="finished")
                 return True
         if length or os.path.lexists(self._partial):
             self._check_partial(length, digest)
@@ -141,7 +165,7 @@ class ResumableOutput(Output):
             self._leftover.close()  # it stays as it is
         if self.begun:
             super().__exit__(kind, error, trace)
-        if self.begun and not (self._resumable or self._store.notes.get("complete")):
+        if self.begun and not (self._resumable or self._notes.now.get("state") == "complete"):
             self._partial.unlink(missing_ok=True)
             self.begun = False
 
@@ -163,16 +187,15 @@ class ResumableOutput(Output):
             if not self._is_noted():
                 self.check_free()
                 self._replaces = self._target_digest()
-                begun = {**self._new_run, **self.notes(), "replaces": self._replaces}
-                self._store.save({}, 0, notes=begun)
+                self._notes.change(**{**self._new_run, **self.notes()})
             self._create_or_compare()
         self.begun = self._leftover is None
 
     def _is_noted(self) -> bool:
         """Whether the store has noted that this run makes the partial file."""
-        notes = self._store.notes
-        return not notes.get("finished", True) and all(
-            notes[name] == self._new_run[name] for name in ("table", "out")
+        notes = self._notes.now
+        return notes.get("state") in ("writing", "complete") and all(
+            notes[name] == self._new_run[name] for name in ("tables", "out")
         )
 
     def _create_or_compare(self) -> None:
@@ -227,13 +250,13 @@ class ResumableOutput(Output):
         """Copy the finished output to the partial file, which the run continues."""
         if not self.is_unchanged():
             raise StoreError(
-                f"{self._target} is not as {self._store.path} has left it, so new rows of its"
+                f"{self._target} is not as {self._notes.path} has left it, so new rows of its"
                 " table can't be added: nothing was changed"
             )
         # The store notes the copy first, so that a partial file is known to be one.
-        if not self._store.notes.get("copying"):
+        if self._notes.now["state"] != "copying":
             self.check_free()
-            self._store.save({}, notes={**self._store.notes, "copying": True})
+            self._notes.change(state="copying")
         self._replaces = self._finished
         self._size = 0
         self._create_or_compare()
@@ -252,7 +275,7 @@ class ResumableOutput(Output):
                 fault = f"its first {length:,} bytes are not those that were written"
         if fault:
             raise StoreError(
-                f"{self._partial} is not as {self._store.path} has left it: {fault};"
+                f"{self._partial} is not as {self._notes.path} has left it: {fault};"
                 " nothing was changed"
             )
         self._size = length
@@ -286,7 +309,7 @@ class ResumableOutput(Output):
         """Give the complete file its name, and note that in the store."""
         self._check_replaced()
         super()._rename(partial)
-        self._store.save({}, notes={**self._store.notes, "finished": True})
+        self._notes.change(state="finished")
 
 
 def check_free(partial: Path, store: Path) -> None:

@@ -204,6 +204,31 @@ class Rows:
         return Rows(self.chunk, [values[mask] for values in self.values], keep)
 
 
+class RowChecksums:
+    """Running checksums of columns of numbers, which do not depend on how rows are chunked.
+
+    Examples
+    --------
+    >>> at_once, one_by_one = RowChecksums(), RowChecksums()
+    >>> at_once.add(np.arange(4.0), np.ones(4))
+    >>> for i in range(4):
+    ...     one_by_one.add(np.array([float(i)]), np.ones(1))
+    >>> at_once.sums == one_by_one.sums
+    True
+    """
+
+    def __init__(self) -> None:
+        self.sums: list[int] = []
+
+    def add(self, *columns: Vector) -> None:
+        """Add rows, given by their columns."""
+        self.sums = self.sums or [0] * len(columns)
+        self.sums = [
+            zlib.crc32(np.ascontiguousarray(column).tobytes(), total)
+            for column, total in zip(columns, self.sums, strict=True)
+        ]
+
+
 class RowReader:
     """Reads columns of numbers, checks them, and counts the rows that are skipped.
 

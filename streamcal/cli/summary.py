@@ -149,36 +149,11 @@ class Totals:
         counts = [self.n_written, self.n_labelled]
         return {"counts": counts, "flags": flags, "weight": self._weight, "losses": losses}
 
-    def restore(self, sums: dict[str, Any], row: int) -> None:
-        """Continue from what `as_json` returned at a row.
-
-        Raises
-        ------
-        ValueError
-            If it is not what `as_json` returns. At row 0 it may be empty.
-        """
-        if not sums and not row:
-            return
-        if not _is_valid(sums, row):
-            raise ValueError(f"is {sums!r}")
+    def restore(self, sums: dict[str, Any]) -> None:
+        """Continue from what `as_json` returned."""
         self.n_written, self.n_labelled = sums["counts"]
         self.binary, self.probabilities, self._in_range = sums["flags"]
         self._weight = sums["weight"]
         self._log_sums, self._brier_sums, self._loss_sums = (
             np.array(pair, float) for pair in sums["losses"]
         )
-
-
-def _is_valid(sums: dict[str, Any], row: int) -> bool:
-    """Return whether this is what `Totals.as_json` returns at a row."""
-    try:
-        counts, flags, losses = sums["counts"], sums["flags"], sums["losses"]
-        numbers = [sums["weight"], *(number for pair in losses for number in pair)]
-        return (
-            [len(part) for part in (counts, flags, *losses)] == [2, 3, 2, 2, 2]
-            and all(type(count) is int and 0 <= count <= row for count in counts)
-            and all(isinstance(flag, bool) for flag in flags)
-            and all(type(number) in (int, float) for number in numbers)
-        )
-    except (KeyError, TypeError):
-        return False

@@ -59,7 +59,9 @@ def thresholds(
     method: Annotated[
         str, setting(THRESHOLDS, "auto, dp, io, blocked-io, divide or subsequence.", metavar="NAME")
     ] = "auto",
-    n_jobs: Annotated[int, setting(THRESHOLDS, "The number of threads for io.", min=1)] = 1,
+    n_jobs: Annotated[
+        int, setting(THRESHOLDS, "The number of processes for io, from 10^9 cells on.", min=1)
+    ] = 1,
     plot: Annotated[Path | None, picture_option("Draw score densities and thresholds")] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,

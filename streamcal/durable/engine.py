@@ -274,7 +274,7 @@ class _Loop:
         """Take batches of ``n`` events until there are no more, or the run is to stop."""
         try:
             while not self.stop() and self._take_batch(n):
-                if self.pace.is_due():
+                if self.offset != self.committed and self.pace.is_due():
                     self._commit()
         except _StopWaiting:
             pass

@@ -22,6 +22,7 @@ from streamcal._validation import (
     as_weight,
     check_choice,
 )
+from streamcal.isotonic.convex_stack import ConvexBlocks
 from streamcal.isotonic.mean_stack import MeanBlocks
 from streamcal.isotonic.staircase import (
     INTERPOLATIONS,
@@ -32,7 +33,6 @@ from streamcal.isotonic.staircase import (
     check_samples,
     label_range,
 )
-from streamcal.losses.names import get_mean
 
 
 class PAVStack(Stateful):
@@ -41,8 +41,7 @@ class PAVStack(Stateful):
     Parameters
     ----------
     loss : str or Loss
-        What to minimise: a `MeanLoss`. `anytime_isotonic` and `AnytimeCalibrator` take any other
-        convex loss.
+        What to minimise; any convex loss.
     interpolation : {"linear", "step"}
         The values between blocks; see `Staircase`.
 
@@ -51,11 +50,16 @@ class PAVStack(Stateful):
     ValueError
         If the loss or the interpolation is unknown.
     TypeError
-        If ``loss`` is neither a name nor a `MeanLoss`.
+        If ``loss`` is neither a name nor a `Loss`.
 
     Notes
     -----
     Memory is O(number of blocks): 48 bytes each, and room for at most twice as many.
+
+    For a loss without a mean (`losses.Pinball`, `losses.Huber`, your own function) all samples are
+    kept. A push that pools then takes a bisection, each step of which is a pass over the samples of
+    the new block (`streamcal.isotonic.convex_stack`). `push_many` is much faster there, and the
+    first prediction after a push costs O(n_blocks) and a bisection.
 
     Examples
     --------
@@ -73,17 +77,21 @@ scores in any order
 
     def __init__(
         self,
-        loss: losses.MeanLossName | losses.Loss = "squared",
+        loss: losses.LossName | losses.Loss = "squared",
         *,
         interpolation: Interpolation = "linear",
     ) -> None:
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         self.loss = loss
         self.interpolation = interpolation
-        self._loss = get_mean(loss)
+        self._loss = losses.get(loss)
         # Labels in this range need no further check; some losses have no such range.
         self._labels = label_range(self._loss) or (math.inf, -math.inf)
-        self._blocks = MeanBlocks(self._loss)
+        self._blocks: MeanBlocks | ConvexBlocks
+        if isinstance(self._loss, losses.MeanLoss):
+            self._blocks = MeanBlocks(self._loss)
+        else:
+            self._blocks = ConvexBlocks(self._loss)
 
     def push(self, score: float, y: float, w: float = 1.0) -> None:
         """Add a sample; amortised O(1).

@@ -99,7 +99,7 @@ def get_mean(loss: str | Loss) -> MeanLoss:
     if not isinstance(found, MeanLoss):
         raise TypeError(
             f"`loss` must be a mean-type loss (MeanLoss) here, got {found!r};"
-            " AnytimeCalibrator and anytime_isotonic take any convex loss"
+            " AnytimeCalibrator, anytime_isotonic and PAVStack take any convex loss"
         )
     return found
 

@@ -84,12 +84,12 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         again. That takes ``window / every`` predictions of the regressor for each sample. None:
         never.
     n_jobs : int
-        The number of threads that solve for the thresholds again; see `optimal_thresholds`.
+        The number of jobs that solve for the thresholds again; see `optimal_thresholds`.
     background : bool
         Whether to do that in another process. The process is *spawned*, so a script must keep its
-        work under ``if __name__ == "__main__":``. Learning continues meanwhile. When the result
-        arrives, the samples learned since are added with their scores. When it arrives depends on
-        the machine.
+        work under ``if __name__ == "__main__":``; jobs are threads there. Learning continues
+        meanwhile. When the result arrives, the samples learned since are added with their scores.
+        When it arrives depends on the machine.
 
     Raises
     ------

@@ -137,13 +137,15 @@ def optimal_thresholds(
         and kappa, "subsequence" for zero-one loss, else "io", and "dp" if "io" finds unsorted
         thresholds. Or "dp", "io", "blocked-io", "divide" or "subsequence", see the module.
     n_jobs : int
-        In how many threads "io" and "blocked-io" run. What they gain depends on the machine:
-        measure it. For convex losses "auto" takes "divide" in one thread, which does less work.
+        If more than 1, "io" and "blocked-io" run in this many processes, from 10^9 cells on
+        (samples times thresholds); fewer cells take less time in this process. What they gain there
+        depends on the machine: measure it. They stay for the next call. For convex losses "auto"
+        takes "divide" in this process, which does less work.
     block_size : int, optional
         The number of samples in a block of "blocked-io" or a job of "io"; by default 16,384 for
-        "blocked-io" in one thread, else all samples divided by the number of threads.
+        "blocked-io" in one process, else all samples divided by the number of processes.
     pool : object with ``map``, optional
-        Runs "io" and "blocked-io" in place of threads: a `multiprocess.Pool`,
+        Runs "io" and "blocked-io" in place of own processes: a `multiprocess.Pool`,
         ``ray.util.multiprocessing.Pool`` or an executor, on one machine or on many. Each block is
         sent once; by default there is one block for each process.
 
@@ -184,7 +186,8 @@ def optimal_thresholds(
     if pool is not None and n_jobs != 1:
         raise ValueError(f"`n_jobs` must be 1 where there is a `pool`, got {n_jobs}")
     samples = Samples.of(scores, y, n_labels, w, class_weight)
-    options = JobOptions(n_jobs, block_size, pool)
+    n_cells = len(samples.labels) * (samples.n_labels - 1)
+    options = JobOptions(n_jobs, block_size, pool).for_size(n_cells)
     if isinstance(loss, str) and loss == KAPPA:
         return _maximise_kappa(samples, method, options)
     task = get_task(loss)
@@ -225,7 +228,7 @@ def find_cuts(
         differences = np.ascontiguousarray((table[:-1] - table[1:]).T)
         if method == "blocked-io" and options.block_size is None and options.pool is None:
             options = options._replace(
-                block_size=_BLOCK_SAMPLES if options.in_one_thread else -(-n // options.n_jobs)
+                block_size=_BLOCK_SAMPLES if options.in_process else -(-n // options.n_jobs)
             )
         cuts = _jobs.solve(samples.labels, samples.w, differences, options)
     return cuts

@@ -27,6 +27,7 @@ class Series:
         The table that is read now.
     n_before : int
         The number of rows in the tables before that.
+    paths : sequence of Path
 
     Examples
     --------
@@ -45,7 +46,7 @@ class Series:
     def __init__(self, paths: Sequence[Path], columns: Sequence[str], **options: Any) -> None:
         self.path = paths[0]
         self.n_before = 0
-        self._paths = paths
+        self.paths = paths
         self._columns, self._options = columns, options
         self._reader: Reader
 
@@ -53,13 +54,13 @@ class Series:
         """Open the first table; compare the columns of all others with it before any row."""
         self._reader = open_table(self.path, self._columns, **self._options)
         try:
-            for path in self._paths[1:]:
+            for path in self.paths[1:]:
                 if path.is_file():  # a pipe can be opened only once
                     self._open(path).__exit__()
         except BaseException:
             self.__exit__()
             raise
-        self.path = self._paths[0]
+        self.path = self.paths[0]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -71,11 +72,11 @@ class Series:
         reader = open_table(path, self._columns, **self._options)
         if reader.form != self._reader.form:
             reader.__exit__()
-            raise TableError(f"has other columns than {self._paths[0]}")
+            raise TableError(f"has other columns than {self.paths[0]}")
         return reader
 
     def __iter__(self) -> Iterator[Chunk]:
-        for number, path in enumerate(self._paths):
+        for number, path in enumerate(self.paths):
             if number:
                 self._reader.__exit__()
                 self._reader = self._open(path)

@@ -9,13 +9,14 @@ value is known to within range / 2^(k+1), and the map so far is monotone (Gokces
 Gokcesu, *Efficient, Anytime Algorithms for Calibration with Isotonic Regression under Strictly
 Convex Losses*, section VI).
 
-===============  ==================================================================================
-``problem``      the input of a solver: sorted samples, the range of values, the tolerance; and the
-                 interface of solvers
-``derivatives``  rounds in which JAX computes the derivatives and a compiled loop splits the cells
-                 (`streamcal.kernels.threshold_decomposition`)
-``quantiles``    rounds for quantiles, whose best values are labels: exact, and without derivatives
-``staircase``    the result: a staircase with bounds
-``fit``          the functions that users call
-===============  ==================================================================================
+==============  ===================================================================================
+``problem``     the input of a solver: sorted samples, the range of values, the tolerance; and the
+                interface of solvers
+``host``        rounds in which JAX computes the derivatives and a compiled loop splits the cells
+                (`streamcal.kernels.threshold_decomposition`)
+``device``      the same rounds as one JAX program, for accelerators
+``quantiles``   rounds for quantiles, whose best values are labels: exact, and without derivatives
+``staircase``   the result: a staircase with bounds
+``fit``         the functions that users call
+==============  ===================================================================================
 """

@@ -10,11 +10,14 @@ from numpy.typing import ArrayLike
 from streamcal import losses
 from streamcal._extras import check_jax
 from streamcal._validation import check_choice, check_count, check_within
-from streamcal.isotonic.anytime.derivatives import Derivatives
+from streamcal.isotonic.anytime.host import Host
 from streamcal.isotonic.anytime.problem import Backend, Problem, make_problem
 from streamcal.isotonic.anytime.quantiles import Quantiles
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, from_cells
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
+
+BACKENDS = ("auto", "host", "device")
+_MOST_ROUNDS_AT_ONCE = 64
 
 
 def anytime_isotonic(
@@ -32,6 +35,7 @@ def anytime_isotonic(
     start: Staircase | None = None,
     interpolation: Interpolation = "linear",
     outside: Outside = "clip",
+    backend: str = "auto",
 ) -> AnytimeStaircase:
     """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
 
@@ -67,9 +71,12 @@ def anytime_isotonic(
         A warm start: a map that should be close, such as that of most of these samples. The search
         starts near its values and needs fewer rounds; the bounds are certified as without it. It is
         improved and verified first, by four evaluations or more, which are not counted as rounds
-        and may exceed a deadline. It is not used for quantiles, or if the range is infinite.
+        and may exceed a deadline. It is not used on a device, for quantiles, or if the range is
+        infinite.
     interpolation, outside : str
         See `Staircase`.
+    backend : {"auto", "host", "device"}
+        Where to run; "auto" is the host if JAX finds no accelerator.
 
     Returns
     -------
@@ -101,13 +108,13 @@ def anytime_isotonic(
     (array([3., 7.]), array([4., 8.]))
     """
     limits = _make_limits(rounds, tol, deadline)
-    _check_choices(interpolation, outside)
+    _check_choices(interpolation, outside, backend)
     problem = make_problem(
         scores, y, w, loss, offset=offset, y_min=y_min, y_max=y_max, start=start, tol=limits.tol
     )
-    solve = _Solve(problem, limits, interpolation, outside)
+    solve = _Solve(problem, backend, limits, interpolation, outside)
     while not solve.done():
-        solve.advance()
+        solve.advance(solve.n_rounds_at_once())
     return solve.staircase()
 
 
@@ -123,6 +130,7 @@ def anytime_isotonic_refinements(
     start: Staircase | None = None,
     interpolation: Interpolation = "linear",
     outside: Outside = "clip",
+    backend: str = "auto",
 ) -> Iterator[AnytimeStaircase]:
     """Yield the map of `anytime_isotonic` after each round, so that the caller can stop early.
 
@@ -139,14 +147,14 @@ def anytime_isotonic_refinements(
     [0.  0.5] [0.5 1. ]
     [0.   0.75] [0.25 1.  ]
     """
-    _check_choices(interpolation, outside)
+    _check_choices(interpolation, outside, backend)
     problem = make_problem(
         scores, y, w, loss, offset=offset, y_min=y_min, y_max=y_max, start=start, tol=0.0
     )
-    solve = _Solve(problem, _Limits(None, 0.0, None), interpolation, outside)
+    solve = _Solve(problem, backend, _Limits(None, 0.0, None), interpolation, outside)
     yield solve.staircase()
     while not solve.done():
-        solve.advance()
+        solve.advance(1)
         yield solve.staircase()
 
 
@@ -173,27 +181,41 @@ def _make_limits(rounds: int | None, tol: float | None, deadline: float | None) 
     return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
 
 
-def _check_choices(interpolation: Interpolation, outside: Outside) -> None:
+def _check_choices(interpolation: Interpolation, outside: Outside, backend: str) -> None:
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
+    check_choice(backend, "backend", BACKENDS)
 
 
-def _make_backend(problem: Problem) -> Backend:
+def _make_backend(name: str, problem: Problem) -> Backend:
     """Return what runs the rounds; JAX is imported only where it is needed."""
     if isinstance(problem.loss, losses.Pinball | losses.Absolute):
         return Quantiles(problem)
     check_jax(f"the loss {problem.loss!r}")
-    return Derivatives(problem)
+    if name == "auto":
+        from streamcal._extras import jax
+
+        name = "host" if jax.default_backend() == "cpu" else "device"
+    if name == "host":
+        return Host(problem)
+    from streamcal.isotonic.anytime.device import Device
+
+    return Device(problem)
 
 
 class _Solve:
     """A running backend, and its limits."""
 
     def __init__(
-        self, problem: Problem, limits: _Limits, interpolation: Interpolation, outside: Outside
+        self,
+        problem: Problem,
+        backend: str,
+        limits: _Limits,
+        interpolation: Interpolation,
+        outside: Outside,
     ):
         self._problem = problem
-        self._backend = _make_backend(problem)
+        self._backend = _make_backend(backend, problem)
         self._limits = limits
         self._options = {"interpolation": interpolation, "outside": outside}
         self._n_rounds = 0
@@ -211,10 +233,15 @@ class _Solve:
             return bool(np.max(high - low) <= 2.0 * (limits.tol or 0.0))
         return False
 
-    def advance(self) -> None:
-        """Run a round."""
-        self._backend.advance()
-        self._n_rounds += 1
+    def n_rounds_at_once(self) -> int:
+        """Return how many rounds may be run before the limits are checked again."""
+        if self._limits.until is not None or self._check_width:
+            return 1
+        rounds = self._limits.rounds
+        return _MOST_ROUNDS_AT_ONCE if rounds is None else rounds - self._n_rounds
+
+    def advance(self, n_rounds: int) -> None:
+        self._n_rounds += self._backend.advance(n_rounds)
 
     def staircase(self) -> AnytimeStaircase:
         cells = self._backend.cells()

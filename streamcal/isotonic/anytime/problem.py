@@ -41,8 +41,8 @@ class Problem:
 class Backend(Protocol):
     """Runs rounds on a problem."""
 
-    def advance(self) -> None:
-        """Run a round, while a cell is open."""
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if no cell is open any more; return how many."""
 
     def is_open(self) -> bool:
         """Return whether a cell is open, so that a round would do something."""

@@ -27,9 +27,9 @@ class Quantiles:
         """Return whether a cell is open, so that a round would do something."""
         return self._cells.n_open > 0
 
-    def advance(self) -> None:
-        """Run a round, while a cell is open."""
-        self._cells.run(1)
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if no cell is open any more; return how many."""
+        return self._cells.run(n_rounds)
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         """Return the first sample of each cell, and its bounds."""

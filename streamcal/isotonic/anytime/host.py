@@ -1,4 +1,4 @@
-"""Rounds by derivatives: JAX computes them, and one compiled pass splits all cells."""
+"""Rounds on the host: JAX computes derivatives, and one compiled pass splits all cells."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,15 @@ _FEW_WRONG = 32  # a warm_start is good if at most one sample in this many has w
 _FEWEST_SAMPLES = 1 << 12  # with fewer samples, removing closed cells takes longer than it saves
 
 
-class Derivatives:
-    """The rounds of a problem whose loss JAX can differentiate."""
+class Host:
+    """The rounds of a problem in this process."""
 
     def __init__(self, problem: Problem):
         self._problem = problem
         self._samples = np.arange(len(problem.y))  # those of open cells; at first all
         self._slopes = np.empty(len(problem.y))
-        self._derivatives = _Evaluation(problem.loss, problem.y, problem.w)
+        self._derivatives = _Derivatives(problem.loss, problem.y, problem.w)
+        self._n_rounds = 0
         if problem.start is None:
             ends = problem.low, problem.high, problem.tolerance, problem.relative
             self._cells = kernels.Cells(problem.ends, problem.offset, *ends)
@@ -45,7 +46,7 @@ class Derivatives:
                 break
         while len(again := warm_start.join()):
             z, sides = kernels.padded(warm_start.z[:, again]), np.empty((2, len(again)))
-            _Evaluation(problem.loss, problem.y[again], problem.w[again])(z, sides)
+            _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
             warm_start.sides[:, again] = sides
         return warm_start.cells(problem.tolerance, problem.relative)
 
@@ -53,13 +54,20 @@ class Derivatives:
         """Return whether a cell is open, so that a round would do something."""
         return self._cells.n_open > 0
 
-    def advance(self) -> None:
-        """Run a round."""
+    def advance(self, n_rounds: int) -> int:
+        """Run rounds, fewer if no cell is open any more; return how many."""
+        before = self._n_rounds
+        while self.is_open() and self._n_rounds < before + n_rounds:
+            self._run_round()
+        return self._n_rounds - before
+
+    def _run_round(self) -> None:
         z, slopes = self._cells.query_points(), self._slopes
         self._derivatives(z, slopes[None])
         if (bad := self._cells.split(slopes)) >= 0:
             y, w = self._problem.y[self._samples], self._problem.w[self._samples]
             raise derivative_error(self._problem.loss, slopes, z[0], y, w, bad)
+        self._n_rounds += 1
         self._leave_out_closed()
 
     def _leave_out_closed(self) -> None:
@@ -69,14 +77,14 @@ class Derivatives:
             self._samples = rest = self._cells.remove_settled()
             self._slopes = np.empty(len(rest))
             problem = self._problem
-            self._derivatives = _Evaluation(problem.loss, problem.y[rest], problem.w[rest])
+            self._derivatives = _Derivatives(problem.loss, problem.y[rest], problem.w[rest])
 
     def cells(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         """Return the first sample of each cell, and its bounds."""
         return self._cells.bounds()
 
 
-class _Evaluation:
+class _Derivatives:
     """The weighted derivatives of samples.
 
     JAX is imported here and not above: a solve for a quantile needs none.
