@@ -11,7 +11,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy.optimize import isotonic_regression
 
@@ -285,6 +285,8 @@ def test_taking_back_a_sample_that_drowned_the_others_is_not_refused() -> None:
     Structure(calibrator).check()
 
 
+@example([(2, 1, 8), (2, 0, 2), (0, 0, 0), (0, 0, 0), (2, 0, 0), (2, 1, -3), (0, 0, 0)])
+@example([(2, 0, 8), (2, 1, 2), (3, 1, 0), (3, 1, 0), (2, 1, 0), (2, 0, -3), (3, 1, 0)])
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(-12, 12)), max_size=40))
 def test_windows_of_widely_different_weights(program: list[tuple[int, int, int]]) -> None:
     calibrator = IsotonicCalibrator(window=5, prior=0.0)

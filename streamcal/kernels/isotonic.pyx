@@ -213,7 +213,9 @@ cdef class IsotonicRegression(Hull):
         slot.weight -= sample.weight
         slot.sum -= sample.sum
         slot.n -= 1
-        if lost_digits(slot.weight, sample.weight):
+        if lost_digits(slot.weight, sample.weight) or (
+            self.window > 0 and lost_share(self.least, self.most, slot, sample)
+        ):
             self.restore_digits(slot, sample.weight)
         # A difference of rounded sums may lie outside the range of sums for this weight.
         slot.sum = min(max(slot.sum, slot.weight * self.least), slot.weight * self.most)
@@ -709,6 +711,24 @@ cdef int64_t nearest_pairs(Slot *slots, int64_t n, Pair *pairs, int64_t most) no
         if slots[pair.left].weight >= slots[pair.left + 1].weight:
             pair.gone, pair.stays = pair.stays, pair.gone
     return n_pairs
+
+
+cdef inline bint lost_share(
+    double least, double most, const Slot *slot, const Sample *taken
+) noexcept nogil:
+    """Return whether digits were lost of how far a slot's mean is from an end of its range.
+
+    Nothing is lost where the mean is the end itself.
+    """
+    cdef double size = taken.weight + fabs(taken.sum)
+    cdef double above = 0.0, below = 0.0
+    if least > -INFINITY:
+        above = fabs(slot.sum - least * slot.weight)
+    if most < INFINITY:
+        below = fabs(most * slot.weight - slot.sum)
+    return (above != 0.0 and lost_digits(above, size)) or (
+        below != 0.0 and lost_digits(below, size)
+    )
 
 
 cdef inline bint is_local_least(Slot *slots, int64_t n, int64_t i) noexcept nogil:
