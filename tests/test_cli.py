@@ -397,7 +397,7 @@ def test_pictures_show_the_rows_of_the_table(
 def test_a_sampling_rate_is_a_share(scores_csv: Any, tmp_path: Path) -> None:
     for rate in ("0", "1.5", "-1", "nan"):
         result = calibrate(scores_csv, f"--sampling-rate={rate}", status=2)
-        assert "`--sampling-rate` must be" in result.stderr
+        assert "`--sampling-rate` must lie in (0, 1], got" in result.stderr
     result = calibrate(scores_csv, "--sampling-rate", "id", status=1)
     assert "row 1: `id` must be greater than 0 and not greater than 1, got '0'" in result.stderr
     options = ("--loss", "squared", "--sampling-rate", 0.5)

@@ -67,7 +67,6 @@ def decide(
     decision is joint: of all labellings it has the greatest expected metric. It labels the
     likeliest rows 1.
     """
-    from streamcal.tables.open import format_of, open_table
     from streamcal.tables.output import Output, is_standard
 
     with usage_errors():
@@ -76,6 +75,7 @@ def decide(
         check_exists(table)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.decision import get_metric, maximize
+    from streamcal.tables.open import format_of, open_table
 
     with usage_errors():
         kind = format_of(table, out, given=file_format)

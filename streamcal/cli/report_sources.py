@@ -63,12 +63,13 @@ def open_subject(
     If ``quiet``, it prints neither a progress bar nor which rows are skipped.
     """
     from streamcal.durable.files import is_store
-    from streamcal.tables.open import format_of
 
     check_exists(source)
     if is_store(source):
         given.check_none(source)
         return StoreSubject(source, quiet=quiet)
+    from streamcal.tables.open import format_of
+
     if given.score is None or given.label is None:
         raise ValueError("a table needs --score and --label")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:

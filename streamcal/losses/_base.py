@@ -10,16 +10,30 @@ a loss is a `MeanLoss`. Losses with the same statistic have the same blocks.
 
 import math
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._validation import as_within
+from streamcal.losses._namespace import as_arrays
 from streamcal.losses.ranges import Interval, TwoPoint
 
 Floats = TypeVar("Floats", float, NDArray[np.float64])
 """A Python float or a float64 array; the result has the type of the argument."""
+
+
+class Written(ABC):
+    """The value of a loss of this library, which is written once for NumPy and JAX."""
+
+    @np.errstate(all="ignore")
+    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        value: NDArray[np.float64] = self._value(*as_arrays(z, y))
+        return value
+
+    @abstractmethod
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
+        """Return l(z, y) of two arrays of ``xp``, which is ``numpy`` or ``jax.numpy``."""
 
 
 class Loss(ABC):

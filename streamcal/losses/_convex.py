@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from streamcal._validation import check_choice
-from streamcal.losses._base import Loss, set_parameter
-from streamcal.losses._namespace import as_arrays
+from streamcal.losses._base import Loss, Written, set_parameter
 from streamcal.losses.ranges import Interval, TwoPoint, as_range
 
 TIES = ("lower", "midpoint", "upper")
@@ -27,7 +26,7 @@ TIES = ("lower", "midpoint", "upper")
 _REAL = Interval(-math.inf, math.inf)
 
 
-class _Residual(Loss):
+class _Residual(Written, Loss):
     """A loss of z − y for any finite labels and values, least at 0."""
 
     y_range = z_range = _REAL
@@ -75,9 +74,7 @@ class Pinball(_Residual):
         set_parameter(self, "tau", "(0, 1)")
         check_choice(self.ties, "ties", TIES)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.where(y >= z, self.tau * (y - z), (1.0 - self.tau) * (z - y))
 
 
@@ -105,9 +102,7 @@ class Absolute(_Residual):
     def __post_init__(self) -> None:
         check_choice(self.ties, "ties", TIES)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.abs(z - y)
 
 
@@ -145,9 +140,7 @@ class Expectile(_Residual):
     def __post_init__(self) -> None:
         set_parameter(self, "tau", "(0, 1)")
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.where(y >= z, self.tau, 1.0 - self.tau) * xp.square(z - y)
 
 
@@ -185,9 +178,7 @@ class Huber(_Residual):
     def __post_init__(self) -> None:
         set_parameter(self, "delta", "(0, inf)")
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         distance = xp.abs(z - y)
         inner = xp.minimum(distance, self.delta)
         return 0.5 * inner * inner + self.delta * (distance - inner)
@@ -222,9 +213,7 @@ class PseudoHuber(_Residual):
     def __post_init__(self) -> None:
         set_parameter(self, "delta", "(0, inf)")
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         distance = xp.abs(z - y)
         # From 1e8 delta on the slope is delta up to rounding, and squares would overflow later.
         inner = xp.minimum(distance, 1e8 * self.delta)
@@ -247,9 +236,7 @@ class LogCosh(_Residual):
 
     name = "log-cosh"
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         distance = xp.abs(z - y)
         return distance + xp.log1p(xp.exp(-2.0 * distance)) - math.log(2.0)
 
@@ -283,14 +270,12 @@ class Lp(_Residual):
     def __post_init__(self) -> None:
         set_parameter(self, "p", "(1, inf)")
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.power(xp.abs(z - y), self.p)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionLoss(Loss):
+class FunctionLoss(Written, Loss):
     """A loss given by a function; made by `from_function`.
 
     Two are equal if their functions, ranges and names are. It can be pickled if its function can,
@@ -309,14 +294,12 @@ class FunctionLoss(Loss):
     z_range: Interval = field(default=_REAL)
     y_range: Interval | TwoPoint = field(default=_REAL)
 
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         if xp is np:
             from streamcal.losses.derivatives import values
 
             return values(self.function, z, y)
-        value: NDArray[np.float64] = self.function(z, y)
-        return value
+        return self.function(z, y)
 
 
 def from_function(

@@ -10,17 +10,16 @@ loss (Zellner, *Bayesian Estimation and Prediction Using Asymmetric Loss Functio
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from streamcal.losses._base import Floats, MeanLoss, set_parameter
-from streamcal.losses._namespace import as_arrays
+from streamcal.losses._base import Floats, MeanLoss, Written, set_parameter
 from streamcal.losses.ranges import Interval, TwoPoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Squared(MeanLoss):
+class Squared(Written, MeanLoss):
     r"""Squared error, the Brier score of a probability.
 
     .. math:: \ell(z, y) = (z - y)^2
@@ -37,9 +36,7 @@ class Squared(MeanLoss):
     y_range = Interval(-math.inf, math.inf)
     z_range = Interval(-math.inf, math.inf)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.square(z - y)
 
     @property
@@ -49,7 +46,7 @@ class Squared(MeanLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log(MeanLoss):
+class Log(Written, MeanLoss):
     r"""Log loss (cross-entropy, in nats).
 
     .. math:: \ell(z, y) = -y \log z - (1 - y) \log(1 - z)
@@ -68,9 +65,7 @@ class Log(MeanLoss):
     y_range = Interval(0.0, 1.0)
     z_range = Interval(0.0, 1.0)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         # The branch that is not chosen must be finite too: JAX multiplies its derivative by 0.
         hit = y * xp.log(xp.where(y == 0.0, 1.0, z))
         miss = (1.0 - y) * xp.log1p(xp.where(y == 1.0, 0.0, -z))
@@ -78,7 +73,7 @@ class Log(MeanLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Poisson(MeanLoss):
+class Poisson(Written, MeanLoss):
     r"""Poisson deviance, halved, without the terms y log y − y.
 
     .. math:: \ell(z, y) = z - y \log z
@@ -96,14 +91,12 @@ class Poisson(MeanLoss):
     y_range = Interval(0.0, math.inf)
     z_range = Interval(0.0, math.inf)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return z - y * xp.log(xp.where(y == 0.0, 1.0, z))  # see Log
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gamma(MeanLoss):
+class Gamma(Written, MeanLoss):
     r"""Gamma deviance, halved, without the terms −log y − 1.
 
     .. math:: \ell(z, y) = \frac{y}{z} + \log z
@@ -121,14 +114,12 @@ class Gamma(MeanLoss):
     y_range = Interval(0.0, math.inf, low_closed=False)
     z_range = Interval(0.0, math.inf, low_closed=False)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.where(z == 0.0, math.inf, y / z + xp.log(z))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tweedie(MeanLoss):
+class Tweedie(Written, MeanLoss):
     r"""Tweedie deviance, halved, without the term in y alone.
 
     .. math:: \ell(z, y) = \frac{z^{2 - p}}{2 - p} + \frac{y z^{1 - p}}{p - 1}
@@ -161,16 +152,14 @@ class Tweedie(MeanLoss):
     def __post_init__(self) -> None:
         set_parameter(self, "power", "(1, 2)")
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         p = self.power
         pull = xp.where(y == 0.0, 0.0, y * xp.power(z, 1.0 - p) / (p - 1.0))
         return xp.power(z, 2.0 - p) / (2.0 - p) + pull
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logistic(MeanLoss):
+class Logistic(Written, MeanLoss):
     r"""Logistic loss of a margin.
 
     .. math:: \ell(z, y) = \log(1 + e^{-yz})
@@ -190,9 +179,7 @@ class Logistic(MeanLoss):
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.logaddexp(0.0, -y * z)
 
     def statistic(self, y: Floats) -> Floats:
@@ -209,7 +196,7 @@ class Logistic(MeanLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponential(MeanLoss):
+class Exponential(Written, MeanLoss):
     r"""Exponential loss of a margin, that of AdaBoost.
 
     .. math:: \ell(z, y) = e^{-yz}
@@ -229,9 +216,7 @@ class Exponential(MeanLoss):
     y_range = TwoPoint(-1.0, 1.0)
     z_range = Interval(-math.inf, math.inf)
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.exp(-y * z)
 
     def statistic(self, y: Floats) -> Floats:
@@ -248,7 +233,7 @@ class Exponential(MeanLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linex(MeanLoss):
+class Linex(Written, MeanLoss):
     r"""LINEX loss, exponential above the label and linear below it.
 
     .. math:: \ell(z, y) = e^{a(z - y)} - a(z - y) - 1
@@ -282,9 +267,7 @@ class Linex(MeanLoss):
         set_parameter(self, "a", "(0, inf)")
         object.__setattr__(self, "y_range", Interval(-700.0 / self.a, 700.0 / self.a))
 
-    @np.errstate(all="ignore")
-    def __call__(self, z: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        xp, z, y = as_arrays(z, y)
+    def _value(self, xp: Any, z: Any, y: Any) -> Any:
         d = self.a * (z - y)
         return xp.expm1(d) - xp.minimum(d, 1e3)  # for greater d exp(d) is inf
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,36 +26,6 @@ Path = tuple[Array, Array]
 """x and y of corners."""
 
 _BINS = 50
-
-
-class Curve(Protocol):
-    """What a diagram draws of a model or a calibrator."""
-
-    @property
-    def name(self) -> str | None:
-        """The name in the legend."""
-
-    @property
-    def edges(self) -> Array:
-        """The edges of the histogram's bins, shape ``(n_bins + 1,)``; the same for all curves."""
-
-    @property
-    def mass(self) -> Array:
-        """The weight of the scores in each bin, shape ``(n_bins,)``; zeros if not known."""
-
-    @property
-    def band(self) -> Band | None:
-        """The band of the curve."""
-
-    @property
-    def n_corners(self) -> int | None:
-        """How many blocks the curve has; None for a smooth curve."""
-
-    def points(self) -> Path:
-        """Return the corners of the curve within the range of the histogram."""
-
-    def table_row(self, scoring: str) -> dict[str, str]:
-        """Return a row of the table, as cells by header."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +171,10 @@ class MapCurve:
         return {} if self.n_samples is None else {"samples": f"{self.n_samples:,}"}
 
 
+Curve = ReliabilityCurve | MapCurve
+"""What a diagram draws of a model or a calibrator, over the same edges for all curves."""
+
+
 def band_finder(
     band: str, method: str, level: float | None, n_resamples: int, seed: int
 ) -> Callable[[Array, Array], Band] | None:
@@ -266,7 +240,7 @@ def fit_curves(
     ]
 
 
-def calibrator_curves(maps: Mapping[str | None, Shape]) -> list[ReliabilityCurve | MapCurve]:
+def calibrator_curves(maps: Mapping[str | None, Shape]) -> list[Curve]:
     """Return the maps of calibrators as curves over the same range."""
     ends, values = [], []
     for shape in maps.values():
@@ -277,7 +251,7 @@ def calibrator_curves(maps: Mapping[str | None, Shape]) -> list[ReliabilityCurve
     return [_curve_of(shape, name, edges) for name, shape in maps.items()]
 
 
-def _curve_of(shape: Shape, name: str | None, edges: Array) -> ReliabilityCurve | MapCurve:
+def _curve_of(shape: Shape, name: str | None, edges: Array) -> Curve:
     stairs = shape.staircase
     if stairs is not None:
         mass = _spread_weights(stairs, edges)
