@@ -718,16 +718,16 @@ cdef inline bint lost_share(
 ) noexcept nogil:
     """Return whether digits were lost of how far a slot's mean is from an end of its range.
 
-    Nothing is lost where the mean is the end itself.
+    A mean that is an end but for rounding has lost nothing.
     """
-    cdef double size = taken.weight + fabs(taken.sum)
+    cdef double size = taken.weight + fabs(taken.sum), rounding = 1e-12 * slot.weight
     cdef double above = 0.0, below = 0.0
     if least > -INFINITY:
         above = fabs(slot.sum - least * slot.weight)
     if most < INFINITY:
         below = fabs(most * slot.weight - slot.sum)
-    return (above != 0.0 and lost_digits(above, size)) or (
-        below != 0.0 and lost_digits(below, size)
+    return (above > rounding and lost_digits(above, size)) or (
+        below > rounding and lost_digits(below, size)
     )
 
 
