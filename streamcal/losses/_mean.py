@@ -158,8 +158,21 @@ class Tweedie(Written, MeanLoss):
         return xp.power(z, 2.0 - p) / (2.0 - p) + pull
 
 
+class _MarginLoss(Written, MeanLoss):
+    """A loss of a margin; its minimiser is a function of the share of the labels 1."""
+
+    minimized_by_label = False
+    prior_labels = (-1.0, 1.0)
+    y_range = TwoPoint(-1.0, 1.0)
+    z_range = Interval(-math.inf, math.inf)
+
+    def statistic(self, y: Floats) -> Floats:
+        """Return 1 for the label 1 and 0 for −1."""
+        return 0.5 * (1.0 + y)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Logistic(Written, MeanLoss):
+class Logistic(_MarginLoss):
     r"""Logistic loss of a margin.
 
     .. math:: \ell(z, y) = \log(1 + e^{-yz})
@@ -174,17 +187,9 @@ class Logistic(Written, MeanLoss):
     """
 
     name = "logistic"
-    minimized_by_label = False
-    prior_labels = (-1.0, 1.0)
-    y_range = TwoPoint(-1.0, 1.0)
-    z_range = Interval(-math.inf, math.inf)
 
     def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.logaddexp(0.0, -y * z)
-
-    def statistic(self, y: Floats) -> Floats:
-        """Return 1 for the label 1 and 0 for −1."""
-        return 0.5 * (1.0 + y)
 
     def link(self, m: Floats) -> Floats:
         """Return log(m / (1 − m)); −inf at 0 and inf at 1."""
@@ -196,7 +201,7 @@ class Logistic(Written, MeanLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponential(Written, MeanLoss):
+class Exponential(_MarginLoss):
     r"""Exponential loss of a margin, that of AdaBoost.
 
     .. math:: \ell(z, y) = e^{-yz}
@@ -211,17 +216,9 @@ class Exponential(Written, MeanLoss):
     """
 
     name = "exponential"
-    minimized_by_label = False
-    prior_labels = (-1.0, 1.0)
-    y_range = TwoPoint(-1.0, 1.0)
-    z_range = Interval(-math.inf, math.inf)
 
     def _value(self, xp: Any, z: Any, y: Any) -> Any:
         return xp.exp(-y * z)
-
-    def statistic(self, y: Floats) -> Floats:
-        """Return 1 for the label 1 and 0 for −1."""
-        return 0.5 * (1.0 + y)
 
     def link(self, m: Floats) -> Floats:
         """Return ½ log(m / (1 − m)); −inf at 0 and inf at 1."""

@@ -35,6 +35,11 @@ class OrdinalMetric(Cloned, ClassificationMetric):
         self._ranks = check_labels(labels)
         self._sums: dict[Any, tuple[int, list[ExactSum]]] = {}
 
+    @property
+    def bigger_is_better(self) -> bool:
+        """False: this measures how wrong predictions are."""
+        return False
+
     def works_with(self, model: Any) -> bool:
         """Whether the model is a classifier."""
         return bool(ClassificationMetric.works_with(self, model))
@@ -101,11 +106,6 @@ class OrdinalMetric(Cloned, ClassificationMetric):
 
 class _MeanMetric(OrdinalMetric):
     """The weighted mean of a cost of the true and the predicted label."""
-
-    @property
-    def bigger_is_better(self) -> bool:
-        """False: this measures how wrong predictions are."""
-        return False
 
     def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
         return None, (self._cost(abs(truth - answer)),)
@@ -216,11 +216,6 @@ class MacroMAE(OrdinalMetric):
     >>> metric
     MacroMAE: 1.000000
     """
-
-    @property
-    def bigger_is_better(self) -> bool:
-        """False: this measures how wrong predictions are."""
-        return False
 
     def _terms(self, truth: int, answer: int) -> tuple[Any, tuple[float, ...]]:
         return truth, (abs(truth - answer),)
