@@ -81,6 +81,7 @@ NAV = {
         "choosing",
         "calibrators",
         "segments",
+        "down-sampled",
         "anytime",
         "thresholds",
         "cusum",
@@ -95,7 +96,7 @@ NAV = {
         "spark",
         "examples",
     ],
-    "Reference": ["reference/*"],
+    "Reference": ["threads", "store-files", "reference/*"],
     "Explanation": ["how-it-works", "staircase", "study", "benchmarks"],
     "Project": ["contributing", "changelog"],
 }
