@@ -2,7 +2,7 @@
 
 CPython calls signal handlers in the main thread at the beginning of a function, after a call, and
 at the jump back of a loop. A trace function raises at the k-th of these points within the package,
-so nothing depends on time. In between, no handler runs.
+and within what it calls of NumPy, so nothing depends on time. In between, no handler runs.
 """
 
 import dis
@@ -12,9 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 import streamcal
 
 PACKAGE = str(Path(streamcal.__file__).parent)
+NUMPY = str(Path(np.__file__).parent)
 
 
 class InterruptionError(Exception):
@@ -33,7 +36,10 @@ class _Tracer:
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":
-            if not frame.f_code.co_filename.startswith(PACKAGE):
+            name = frame.f_code.co_filename
+            # Kernels call NumPy; some of its functions have no file: "<__array_function__ ...>".
+            is_called = self._before and (name.startswith((NUMPY, "<__array_function__")))
+            if not is_called and not name.startswith(PACKAGE):
                 return None
             if not self._before:
                 self.begins.append(self.n_points)

@@ -124,6 +124,24 @@ def test_a_label_join_drops_the_old_and_adds_the_new_or_does_neither(event: Even
     check_act(programs.cases()[LabelJoin], add, join, [])
 
 
+@pytest.mark.parametrize("n_before", [0, 3])
+@pytest.mark.parametrize(
+    "make", [lambda: SegmentCalibrator(["a"]), lambda: VennAbersCalibrator(window=4)]
+)
+def test_a_group_is_learned_whole_or_not_at_all(make: Callable[[], Any], n_before: int) -> None:
+    """The first one, too, which makes room in a hedge for weights of late labels."""
+    calibrator = make()
+    for n in range(n_before):
+        given = {"x": {"a": n}} if calibrator.fields else {}
+        calibrator.learn_one(0.3, n % 2, **given)
+
+    def learn_group(_: programs.Draw, twin: Any, held: list[Any]) -> None:
+        given = {"x": [{"a": 0}, {"a": 1}, {"a": None}]} if twin.fields else {}
+        twin.learn_group([0.2, 0.6, 0.9], [1, 1, 0], **given)
+
+    check_act(programs.cases()[type(calibrator)], learn_group, calibrator, [])
+
+
 # Bursts ------------------------------------------------------------------------------------------
 
 BURST_ACTS: list[Callable[..., Any]] = [

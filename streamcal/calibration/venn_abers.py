@@ -1,5 +1,6 @@
 """Venn-Abers calibration of a stream: a pair of probabilities for each score."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
+from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.tickets import Ticket
@@ -104,6 +106,18 @@ class VennAbersCalibrator(Calibrator):
             As `IsotonicCalibrator.learn_one`; nothing is learned.
         """
         self._isotonic.learn_one(score, y, w)
+
+    def _learn_steps(
+        self,
+        score: float,
+        y: float,
+        w: float,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not VennAbersCalibrator.learn_one:
+            return super()._learn_steps(score, y, w, x, ticket)
+        return self._isotonic._learn_steps(score, y, w)
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(log² n).

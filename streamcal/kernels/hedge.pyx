@@ -209,10 +209,15 @@ cdef class Hedge(Exclusive):
 
     cdef int expect_late_labels(self) except -1:
         """Keep the rows once for each power; the mixture stays the same."""
+        cdef Py_ssize_t k, n = self.n_shares
         cdef VarianceRatio ratio = VarianceRatio(len(self.experts))
-        cdef double[::1] shares = np.tile(self.shares, POWERS)
-        cdef double[:, ::1] weights = np.tile(self.weights, (POWERS, 1))
-        cdef double[::1] log_odds = np.append(np.tile(self.log_odds[: self.n_shares], POWERS), 0.0)
+        # Without functions of NumPy that are written in Python: a signal handler could interrupt them.
+        cdef double[::1] shares = np.empty(POWERS * n), log_odds = np.empty(POWERS * n + 1)
+        cdef double[:, ::1] weights = np.empty((POWERS * n, self.weights.shape[1]))
+        for k in range(POWERS * n):
+            shares[k], log_odds[k] = self.shares[k % n], self.log_odds[k % n]
+            weights[k] = self.weights[k % n]
+        log_odds[POWERS * n] = 0.0
         # Nothing is assigned before all memory is there.
         self.variance_ratio, self.shares, self.weights = ratio, shares, weights
         self.log_odds = log_odds
