@@ -10,14 +10,14 @@ import contextlib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.calibrator_settings import Interpolation, Method, Settings
 from streamcal.cli.console import data_errors, progress, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
+from streamcal.cli.files import check_files
 from streamcal.cli.options import (
     CALIBRATOR,
     FILES,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from streamcal.cli.stored_run import StoredRun
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.tables.base import Writer
-    from streamcal.tables.output import Output
 
 EXAMPLES = (
     "streamcal calibrate scores.csv --score p --label y --out calibrated.csv",
@@ -153,12 +152,14 @@ def calibrate(
     With --store no row is lost or learned twice if the process is killed. SIGINT and SIGTERM end it
     after the current rows; after a crash the same command completes the same output.
     """
+    from streamcal.tables.output import Output, is_standard
+
     with usage_errors():
-        check_exists(*table)
+        output = Output(out)
+        check_files(*table, output=output, picture=plot, store=store)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.tables.open import format_of
-    from streamcal.tables.output import Output, is_standard
     from streamcal.tables.series import Series
 
     segment = segment or None
@@ -170,11 +171,8 @@ def calibrate(
     with usage_errors():
         kind = format_of(*table, out, given=file_format)
         settings.check(columns)
-        output = Output(out)
-        check_distinct(*table, output=output, picture=plot, store=store)
-        check_folder(out)
         if plot is not None:
-            _check_plot(plot, settings.found_loss)
+            _check_plot(settings.found_loss)
         if store is not None:
             _check_resumable(out)
     totals = settings.new_totals()
@@ -191,7 +189,10 @@ def calibrate(
     with data_errors(lambda: source.path):
         run = None
         if store is not None:
-            run = _open_run(store, table, output, columns, settings, on_error, kind)
+            from streamcal.cli.stored_run import StoredRun
+
+            options = _options(columns, settings, on_error)
+            run = StoredRun(store, table, output.path, options, resumable=kind != "parquet")
             output = run.output
     with (
         data_errors(lambda: source.path, output, lambda: totals.n_written),
@@ -268,9 +269,8 @@ def _parse_rate(rate: str | None) -> float | str | None:
     return as_sampling_rate(number)
 
 
-def _check_plot(path: Path, loss: str) -> None:
+def _check_plot(loss: str) -> None:
     """Raise ``ValueError`` unless the picture of --plot can be drawn."""
-    check_drawable(path)
     if loss not in ("log", "squared"):
         raise ValueError("--plot draws probabilities: it needs the log or squared loss")
 
@@ -283,22 +283,13 @@ def _check_resumable(out: Path) -> None:
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
 
 
-def _open_run(
-    store: Path,
-    tables: list[Path],
-    output: "Output",
-    columns: Columns,
-    settings: Settings,
-    on_error: OnError,
-    kind: str,
-) -> "StoredRun":
-    """Return the run that the store continues or begins."""
-    from streamcal.cli.stored_run import StoredRun
+def _options(columns: Columns, settings: Settings, on_error: OnError) -> dict[str, Any]:
+    """Return the options that the result depends on, by name.
 
-    # These names are kept in the store: a field that is renamed needs its old name here.
+    A store keeps these names: a field that is renamed needs its old name here.
+    """
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
-    options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    return StoredRun(store, tables, output.path, options, resumable=kind != "parquet")
+    return {f"--{name.replace('_', '-')}": value for name, value in given.items()}
 
 
 def _sample_of_output(

@@ -9,7 +9,7 @@ import typer
 from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, data_errors, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists, check_folder
+from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     FormatOption,
@@ -72,7 +72,8 @@ def decide(
     with usage_errors():
         if is_standard(table):
             raise ValueError("the table is read twice, so it can't be standard input")
-        check_exists(table)
+        output = Output(out)
+        check_files(table, output=output, picture=plot)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.decision import get_metric, maximize
     from streamcal.tables.open import format_of, open_table
@@ -80,11 +81,6 @@ def decide(
     with usage_errors():
         kind = format_of(table, out, given=file_format)
         goal = get_metric(metric)
-        output = Output(out)
-        check_distinct(table, output=output, picture=plot)
-        check_folder(out)
-        if plot is not None:
-            check_drawable(plot)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
     reader = RowReader(columns, on_error)
     second = _DecisionWriter(RowReader(columns, on_error))

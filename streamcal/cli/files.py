@@ -39,17 +39,18 @@ def check_folder(path: Path) -> None:
         raise ValueError(f"there is no folder {path.parent} for {path.name}")
 
 
-def check_distinct(
+def check_files(
     *tables: Path,
     output: "Output | None" = None,
     picture: Path | None = None,
     store: Path | None = None,
 ) -> None:
-    """Raise ``ValueError`` if one file would be written in the place of another.
+    """Raise ``ValueError`` unless the tables exist, and the other files can be made beside them.
 
-    The output may replace a table itself, unless there is a store: such a run may have to read
-    the table again.
+    No file may be written in the place of another. The output may replace a table itself, unless
+    there is a store: such a run may have to read the table again.
     """
+    check_exists(*tables)
     from streamcal.durable.files import files_of_store
     from streamcal.tables.output import is_standard
 
@@ -68,6 +69,10 @@ def check_distinct(
                 raise ValueError(
                     f"{other_role} ({other}) must be another file than {role} ({path})"
                 )
+    if output is not None:
+        check_folder(output.path)
+    if picture is not None:
+        check_drawable(picture)
 
 
 def files_of_output(output: "Output") -> list[Path]:

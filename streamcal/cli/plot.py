@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     BinaryLabelOption,
@@ -51,15 +51,13 @@ def plot(
     """
     names = list(dict.fromkeys(prob))
     with usage_errors():
-        check_exists(table)
+        check_files(table, picture=out)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.tables.base import TableError
     from streamcal.tables.open import format_of
 
     with usage_errors():
         kind = format_of(table, given=file_format)
-        check_drawable(out)
-        check_distinct(table, picture=out)
     reader = RowReader([*map(probability_column, names), binary_label_column(label)], on_error)
     with data_errors(table), summary:
         sample = read_sample(table, kind, reader, hidden=quiet)

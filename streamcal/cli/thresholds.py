@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streamcal._validation import check_choice
 from streamcal.cli.console import count_rows, data_errors, name_option, progress, usage_errors
-from streamcal.cli.files import check_distinct, check_drawable, check_exists
+from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
 from streamcal.cli.options import (
     THRESHOLDS,
@@ -74,7 +74,7 @@ def thresholds(
     of thresholds that are not above it. Their loss is printed on standard error.
     """
     with usage_errors():
-        check_exists(table)
+        check_files(table, picture=plot)
         summary = Summary(quiet=quiet, as_json=json)
     from streamcal.ordinal import optimal_thresholds
     from streamcal.tables.open import format_of
@@ -82,9 +82,6 @@ def thresholds(
 
     with usage_errors():
         kind = format_of(table, given=file_format)
-        if plot is not None:
-            check_drawable(plot)
-            check_distinct(table, picture=plot)
         check_choice(loss, "loss", LOSSES)
         name: Any = loss  # one of these
         optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=name, method=method)
