@@ -523,9 +523,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         burst is closed, see the class.
         """
         p = as_probability(score)
-        predict = self._kernel.predict
-        answer = predict(p)
-        return self._ask(predict, p) if answer is None else answer
+        answer = self._kernel.predict(p)
+        return self._ask(self._kernel.predict, p) if answer is None else answer
 
     def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one` of a score, and the ticket to pass back with its label.

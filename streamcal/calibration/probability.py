@@ -71,8 +71,11 @@ class CompiledCalibrator(ProbabilityCalibrator):
         ValueError, TypeError
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
-        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        self._kernel.learn(as_probability(score), as_label(y), weight)
+        plain = type(score) is type(y) is type(w) is float and w == 1.0
+        if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls
+            self._kernel.learn(score, y, w)
+        else:
+            self._kernel.learn(as_probability(score), as_label(y), as_weight(w))
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of ``score`` in [0, 1].
