@@ -60,7 +60,7 @@ def _subclass(contract: type, prototypes: tuple[base.Base, ...], **promises: Any
     return type(contract.__name__, (contract,), {"prototypes": prototypes, **promises})
 
 
-# Calibrators ------------------------------------------------------------------------------------
+# Calibrators --------------------------------------------------------------------------------------
 
 
 def calibrator_contract(
@@ -385,7 +385,7 @@ RIVER_BASE_CHECKS = [
 ]
 
 
-# Classifiers ------------------------------------------------------------------------------------
+# Classifiers --------------------------------------------------------------------------------------
 
 Sample = tuple[dict[str, float], Any]
 

@@ -56,7 +56,7 @@ def samples(draw: Any, max_size: float = 14) -> tuple[Any, Any, Any]:
     return np.array(scores, float), np.array(y, float), np.array(w, float)
 
 
-# ------------------------------------------------------------------------------ the paper
+# The paper ----------------------------------------------------------------------------------------
 
 
 @both_backends
@@ -147,7 +147,7 @@ def test_answers_are_as_recorded(which: int) -> None:
                 np.testing.assert_array_equal(found, recorded[f"answered{at}"])
 
 
-# ------------------------------------------------------------------------------ other solvers
+# Other solvers ------------------------------------------------------------------------------------
 
 
 @both_backends
@@ -256,7 +256,7 @@ def test_quantiles_of_labels_on_a_wild_scale() -> None:
     assert anytime_isotonic(np.arange(500), y, loss="absolute").half_width == 0.0
 
 
-# ------------------------------------------------------------------------------ certificates
+# Certificates -------------------------------------------------------------------------------------
 
 
 @both_backends
@@ -386,7 +386,7 @@ def test_tolerance_is_reached_and_not_passed_by_far() -> None:
     assert anytime_isotonic(np.arange(500), y, loss="squared", tol=0.1).half_width > 0.04
 
 
-# ------------------------------------------------------------------------------ ranges, offsets
+# Ranges, offsets ----------------------------------------------------------------------------------
 
 
 @both_backends
@@ -466,7 +466,7 @@ def test_derivatives_of_one_sign_end_at_the_greatest_double() -> None:
     assert stairs.ceilings[0] == math.inf
 
 
-# ------------------------------------------------------------------------------ edges
+# Edges --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_loss_without_a_derivative_is_reported_and_the_map_stays_in_use() -> N
     assert calibrator.n_samples == 4
 
 
-# ------------------------------------------------------------------------------ in the background
+# In the background --------------------------------------------------------------------------------
 
 
 @pytest.fixture

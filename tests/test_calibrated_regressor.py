@@ -255,7 +255,7 @@ def test_copies_are_independent_and_clones_fresh() -> None:
         assert pickle.dumps(model) == before
 
 
-# Mini-batches -----------------------------------------------------------------------------------
+# Mini-batches -------------------------------------------------------------------------------------
 
 FRAMES: dict[str, tuple[Any, Any]] = {
     "pandas": (pd.DataFrame, pd.Series),

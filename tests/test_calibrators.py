@@ -68,7 +68,7 @@ def test_the_identity_checks_what_it_does_not_learn(bad: Any) -> None:
     assert repr(calibrator.clone()) == repr(calibrator)
 
 
-# Beta -------------------------------------------------------------------------------------------
+# Beta ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parameters", [(2.0, 0.5, 0.3), (0.4, 1.5, -0.5)])
@@ -129,7 +129,7 @@ def test_answers_are_probabilities(samples: Any, query: Any) -> None:
             assert 0.0 <= calibrator.predict_one(query) <= 1.0
 
 
-# Calibeating ------------------------------------------------------------------------------------
+# Calibeating --------------------------------------------------------------------------------------
 
 
 def test_calibeating_is_the_mean_label_of_the_bin() -> None:
@@ -156,7 +156,7 @@ def test_calibeating_puts_right_what_platt_cannot() -> None:
     assert log_loss(beaten, y) < log_loss(plain, y)
 
 
-# Histogram --------------------------------------------------------------------------------------
+# Histogram ----------------------------------------------------------------------------------------
 
 
 def exact_bins(
@@ -212,7 +212,7 @@ def test_a_histogram_forgets() -> None:
     assert calibrator.predict_one(0.8) < 0.02
 
 
-# Temperatures and top labels --------------------------------------------------------------------
+# Temperatures and top labels ----------------------------------------------------------------------
 
 
 def logits(n: int, temperature: float, n_labels: int = 10, seed: int = 0) -> tuple[Any, Any]:

@@ -94,7 +94,7 @@ def scores_csv(tmp_path: Path, sample: Any) -> Any:
     return path
 
 
-# --- calibrate: values
+# Calibrate: values --------------------------------------------------------------------------------
 
 
 def test_each_row_is_predicted_before_it_is_learned(
@@ -611,7 +611,7 @@ def test_rounding_errors_of_probabilities_are_clipped_as_in_the_library(tmp_path
     assert "must be a probability in [0, 1]" in calibrate(path, calibrator="hedge", status=1).stderr
 
 
-# --- calibrate: formats
+# Calibrate: formats -------------------------------------------------------------------------------
 
 
 def test_all_formats_give_the_same_values(scores_csv: Any, sample: Any, tmp_path: Path) -> None:
@@ -686,7 +686,7 @@ def test_the_format_stays(tmp_path: Path, scores_csv: Any) -> None:
     assert "the format stays the same" in result.stderr
 
 
-# --- calibrate: the summary
+# Calibrate: the summary ---------------------------------------------------------------------------
 
 
 def test_summary_of_probabilities(tmp_path: Path) -> None:
@@ -890,7 +890,7 @@ def test_progress_is_shown_to_a_person_only(
         assert ("calibrating" in stderr.getvalue()) is shown
 
 
-# --- calibrate: bad input
+# Calibrate: bad input -----------------------------------------------------------------------------
 
 
 GOOD = ["p,y,n,t", "0.2,0,1,a", "0.7,1,1,b"]
@@ -1297,7 +1297,7 @@ def rows_of_store(path: Path) -> int:
         return store.offset
 
 
-# --- usage
+# Usage --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1448,7 +1448,7 @@ def test_what_is_printed_needs_a_standard_output(
     assert not (tmp_path / "pictures").exists()
 
 
-# --- plot and demo
+# Plot and demo ------------------------------------------------------------------------------------
 
 
 def test_plot_one_and_several_columns(scores_csv: Any, tmp_path: Path) -> None:

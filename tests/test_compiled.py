@@ -742,7 +742,7 @@ def test_cells_refuse_what_does_not_fit() -> None:
     assert Quantiles(y[:0], y[:0], ends[:0], 0.5, True).run(3) == 0
 
 
-# --- input that must raise an error
+# Input that must raise an error -------------------------------------------------------------------
 
 
 class Wrong(BetaCalibrator):
@@ -901,7 +901,7 @@ def test_a_signal_handler_may_use_the_calibrator_whose_state_is_read(learner: An
     assert answers == {(learner.predict_one(0.25), learner.to_bytes())}
 
 
-# --- rows of CSV
+# Rows of CSV --------------------------------------------------------------------------------------
 
 
 @given(

@@ -239,7 +239,7 @@ def test_copies_go_on_alike() -> None:
     assert model.clone().n_kept == 0
 
 
-# Random Fourier features -------------------------------------------------------------------------
+# Random Fourier features --------------------------------------------------------------------------
 
 
 def test_products_estimate_the_kernel() -> None:

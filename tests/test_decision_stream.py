@@ -354,7 +354,7 @@ def test_a_calibrated_model_learns_late_batches_as_without_decisions() -> None:
     assert len(model._memory) == 20
 
 
-# ------------------------------------------------------------------------------ EUM
+# EUM ----------------------------------------------------------------------------------------------
 
 METRICS = [
     "f1",

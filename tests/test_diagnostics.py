@@ -43,7 +43,7 @@ def binned(p: Any, y: Any) -> tuple[Any, Any, Any]:
     return scores, np.bincount(group).astype(float), np.bincount(group, y)
 
 
-# ---------------------------------------------------------------------------------------- bands
+# Bands --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "distinct"])
@@ -209,7 +209,7 @@ def test_display_draws_the_metrics_band(kind: Any, method: Any) -> None:
     assert f"90% {kind} band" in words
 
 
-# ----------------------------------------------------------------------------------- smooth ECE
+# Smooth ECE ---------------------------------------------------------------------------------------
 
 residuals = st.lists(
     st.tuples(st.booleans(), st.floats(0, 1), st.sampled_from([0.5, 1.0, 3.0])),
@@ -279,7 +279,7 @@ def test_bad_smooth_ece(make: Any, message: str) -> None:
         make()
 
 
-# ------------------------------------------------------------------------------------------- z
+# Z ------------------------------------------------------------------------------------------------
 
 
 def test_z_worked_by_hand() -> None:
@@ -318,7 +318,7 @@ def test_z_of_what_says_nothing_and_of_the_impossible() -> None:
     assert metric.get() == 0.0
 
 
-# --------------------------------------------------------------------------------- rolling CORP
+# Rolling CORP -------------------------------------------------------------------------------------
 
 
 @given(

@@ -839,7 +839,7 @@ def test_the_join_against_a_list(horizon: int) -> None:
         assert join.n_waiting == sum(not joined for _, _, joined in opened.values())
 
 
-# Pace and snapshots ------------------------------------------------------------------------------
+# Pace and snapshots -------------------------------------------------------------------------------
 
 
 def test_commits_take_at_most_the_given_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

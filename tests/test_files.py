@@ -69,7 +69,7 @@ def look_around() -> dict[str, File]:
     return {path.name: look(path) for path in Path().iterdir() if path.name not in ours}
 
 
-# --- the moments, built once in one folder, since a store contains absolute paths
+# The moments, built once in one folder, since a store contains absolute paths ---------------------
 
 
 @dataclass
@@ -206,7 +206,7 @@ def test_the_moments_are_what_they_are_called(world: World) -> None:
     assert not any(name.endswith("-wal") for built in world.built.values() for name in built.files)
 
 
-# --- changes of the output and of the partial file
+# Changes of the output and of the partial file ----------------------------------------------------
 
 
 def flip(path: Path) -> None:
@@ -291,7 +291,7 @@ def cells() -> Iterator[Any]:
         yield pytest.param(moment, older, out, partial, following, id=case)
 
 
-# --- expected results
+# Expected results ---------------------------------------------------------------------------------
 
 
 class Due(NamedTuple):
@@ -436,7 +436,7 @@ def test_what_is_not_ours_is_never_changed(
         assert "there is nothing to do" in invoke(*run)[1]
 
 
-# --- one name for two things
+# One name for two things --------------------------------------------------------------------------
 
 
 STORE = ("run.db", "run.db-wal", "run.db-shm", "run.db-lock", "run.db.partial", "link.db")
@@ -525,7 +525,7 @@ def test_names_that_differ_in_case_are_two_where_they_are(apart: Path) -> None:
     assert Path("t.csv").read_text().startswith("id,p,y,w,k\n")
 
 
-# --- runs after an error, and linked files
+# Runs after an error, and linked files ------------------------------------------------------------
 
 
 def test_a_partial_file_of_somebody_else_is_moved_away_and_it_goes_on(apart: Path) -> None:

@@ -258,7 +258,7 @@ def test_no_row_is_learned_after_one_that_a_calibrator_refuses(
     assert sum(hedge.weights.values()) == pytest.approx(1.0)
 
 
-# Classifiers -----------------------------------------------------------------------------------
+# Classifiers --------------------------------------------------------------------------------------
 
 
 class Forecast(FixedModel):

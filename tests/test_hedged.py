@@ -280,7 +280,7 @@ def test_copies_go_their_own_way() -> None:
         assert serve(copy.deepcopy(hedge), scores[500:], y[500:]).tolist() == served.tolist()
 
 
-# Delayed labels ---------------------------------------------------------------------------------
+# Delayed labels -----------------------------------------------------------------------------------
 
 
 def late(

@@ -142,7 +142,7 @@ def test_a_group_is_learned_whole_or_not_at_all(make: Callable[[], Any], n_befor
     check_act(programs.cases()[type(calibrator)], learn_group, calibrator, [])
 
 
-# Bursts ------------------------------------------------------------------------------------------
+# Bursts -------------------------------------------------------------------------------------------
 
 BURST_ACTS: list[Callable[..., Any]] = [
     lambda _, hedge, held: hedge.learn_one(0.6, 1, ticket=held[0]),
@@ -257,7 +257,7 @@ def test_the_bursts_of_all_labels_are_held_and_learned_together(labels: str) -> 
         check_act(programs.cases()[CalibratedClassifier], act, model, served[4:])
 
 
-# Exceptions arrive as they are -------------------------------------------------------------------
+# Exceptions arrive as they are --------------------------------------------------------------------
 
 
 def hedge() -> HedgedCalibrator:

@@ -472,7 +472,7 @@ def test_a_window_forgets_just_what_it_has_learned() -> None:
         assert calibrator.n_samples == len(kept)
 
 
-# --- forgetting
+# Forgetting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", [None, 10])
@@ -554,7 +554,7 @@ def test_unlearning_under_forgetting_takes_the_weight_as_it_stands() -> None:
     assert calibrator.n_scores == 2
 
 
-# --- merging
+# Merging ------------------------------------------------------------------------------------------
 
 
 def test_merged_streams_are_one_stream() -> None:
@@ -613,7 +613,7 @@ def test_no_more_samples_are_merged_than_a_state_holds() -> None:
     assert IsotonicCalibrator.from_bytes(calibrator.to_bytes()).n_samples == 2**53
 
 
-# --- bounded memory
+# Bounded memory -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", [None, 400])
@@ -673,7 +673,7 @@ def test_corp_of_certain_scores_that_are_right_is_finite() -> None:
         learned([(0.5, 0)], loss="squared").corp()
 
 
-# --- bytes
+# Bytes --------------------------------------------------------------------------------------------
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -776,7 +776,7 @@ def test_forged_bytes_are_refused(forge: Any) -> None:
         IsotonicCalibrator.from_bytes(_state.encode(kind, fields, arrays))
 
 
-# --- a long life
+# A long life --------------------------------------------------------------------------------------
 
 
 def test_random_operations_keep_the_exact_fit() -> None:

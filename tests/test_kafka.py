@@ -171,7 +171,7 @@ def serve(store: Store, source: Any, sink: Any = lambda at, p: None, **options: 
     return run(source, IsotonicCalibrator(), sink, store, **options)
 
 
-# The source --------------------------------------------------------------------------------------
+# The source ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("batch", [1, 3, 50])
@@ -603,7 +603,7 @@ def test_partitions_are_added(
         assert sorted(found) == sorted(states_of_keys(whole).items())
 
 
-# The sink ----------------------------------------------------------------------------------------
+# The sink -----------------------------------------------------------------------------------------
 
 
 def test_predictions_are_written_with_the_keys_of_their_messages(
@@ -696,7 +696,7 @@ def test_the_event_of_a_message_that_can_not_be_written_is_named(
         assert store.offset == 4
 
 
-# Crashes -----------------------------------------------------------------------------------------
+# Crashes ------------------------------------------------------------------------------------------
 
 
 class KilledError(BaseException):
@@ -1007,7 +1007,7 @@ def test_a_process_is_killed(config: Config, tmp_path: Path, step: str) -> None:
     assert states(path) == states(whole)
 
 
-# Arguments ---------------------------------------------------------------------------------------
+# Arguments ----------------------------------------------------------------------------------------
 
 
 def test_bad_arguments_are_refused(config: Config) -> None:

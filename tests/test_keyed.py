@@ -137,7 +137,7 @@ def test_as_a_dict_of_calibrators(
             store.close()
 
 
-# Keys --------------------------------------------------------------------------------------------
+# Keys ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_keys_of_columns() -> None:
     assert name_of(np.str_("a")) == name_of("a")
 
 
-# Input -------------------------------------------------------------------------------------------
+# Input --------------------------------------------------------------------------------------------
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"keys": ["a"]}, "`keys` must have one per score"),
@@ -334,7 +334,7 @@ def test_without_bytes_nothing_can_be_compressed(tmp_path: Path) -> None:
         KeyedCalibrator(Mute(), store=store)
 
 
-# Store -------------------------------------------------------------------------------------------
+# Store --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("many", [True, False])

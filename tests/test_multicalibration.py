@@ -237,7 +237,7 @@ def test_a_wrong_prediction_near_0_is_the_clearest_error(p: float) -> None:
     ]
 
 
-# --- a river metric
+# A river metric -----------------------------------------------------------------------------------
 
 
 def test_it_is_a_river_metric() -> None:

@@ -78,7 +78,7 @@ def offsets_of(end: int, n_processes: int) -> list[int]:
     return [counts[number] for number in range(n_processes)]
 
 
-# Owners ------------------------------------------------------------------------------------------
+# Owners -------------------------------------------------------------------------------------------
 
 
 @given(
@@ -117,7 +117,7 @@ def test_what_is_no_key_has_no_owner() -> None:
             owner("a", n)
 
 
-# Another number of processes ---------------------------------------------------------------------
+# Another number of processes ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("numbers", [(3, 5), (5, 2), (1, 4), (4, 1), (2, 2), (3, 20)])

@@ -247,7 +247,7 @@ def test_names_with_dollars_are_not_formulas() -> None:
     assert {"$x_1", "a$b$"} <= set(shown)
 
 
-# ---------------------------------------------------------------------------------- calibrators
+# Calibrators --------------------------------------------------------------------------------------
 
 
 def calibrators() -> list[Any]:
@@ -352,7 +352,7 @@ def test_what_is_no_calibrator_is_refused() -> None:
     assert not plt.get_fignums()
 
 
-# ----------------------------------------------------------------------------------- estimators
+# Estimators ---------------------------------------------------------------------------------------
 
 
 def test_a_river_model_predicts_before_it_learns() -> None:

@@ -122,7 +122,7 @@ def test_the_range_of_means_is_that_of_labels(loss: losses.MeanLoss) -> None:
     assert loss.z_range.low <= low < high <= loss.z_range.high
 
 
-# Each as it was found ----------------------------------------------------------------------------
+# Each as it was found -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("loss", "labels"), [("log", (0, 1)), ("logistic", (-1, 1))])

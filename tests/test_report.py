@@ -130,7 +130,7 @@ def kinds_db(tmp_path: Path) -> Any:
     return path
 
 
-# --- numbers
+# Numbers ------------------------------------------------------------------------------------------
 
 
 def test_scores_are_those_of_the_metric() -> None:
@@ -439,7 +439,7 @@ def test_a_classifier_shows_its_calibrators(tmp_path: Path) -> None:
     assert len(names) <= 12
 
 
-# --- a run
+# A run --------------------------------------------------------------------------------------------
 
 
 def late_events(n: Any) -> Any:
@@ -671,7 +671,7 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     }
 
 
-# --- the file
+# The file -----------------------------------------------------------------------------------------
 
 
 def test_a_quiet_report_prints_nothing(table: Any) -> None:
@@ -873,7 +873,7 @@ def test_a_store_that_holds_nothing_and_a_page_that_is_there(tmp_path: Path) -> 
     assert html.endswith("</html>")
 
 
-# --- the server
+# The server ---------------------------------------------------------------------------------------
 
 
 def tiny(n: Any, structure: Any = ("a",), source: str = "here") -> Any:
@@ -1050,7 +1050,7 @@ def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPa
     assert re.findall(r".* skipped$", printed, re.M) == ["1 row skipped"]
 
 
-# --- a browser
+# A browser ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def predict_learn(calibrator: Any, samples: list[Sample]) -> Any:
     return calibrator.predict_learn_many(p, y, w, x=columns)
 
 
-# Correctness -------------------------------------------------------------------------------------
+# Correctness --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("half_life", [3.0, 200.0])
@@ -239,7 +239,7 @@ def test_it_follows_a_segment_that_changes() -> None:
     assert abs(calibrator.predict_one(0.5, {"a": "constant"}) - 0.5) < 0.05
 
 
-# Batches -----------------------------------------------------------------------------------------
+# Batches ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("base", [None, IdentityCalibrator()], ids=["hedge", "raw"])
@@ -306,7 +306,7 @@ def test_a_batch_may_be_empty() -> None:
     assert calibrator.n_samples == 0
 
 
-# Values ------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 SAME = [
     (1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)),
@@ -364,7 +364,7 @@ def test_a_segment_is_found_in_another_process_too() -> None:
     assert states[0] == states[1]
 
 
-# Memory ------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 def test_there_are_never_more_terms_than_max_terms() -> None:
@@ -405,7 +405,7 @@ def test_a_term_takes_less_than_100_bytes() -> None:
     assert calibrator.memory_usage <= 100 * n
 
 
-# Late labels -------------------------------------------------------------------------------------
+# Late labels --------------------------------------------------------------------------------------
 
 
 def test_tickets_of_labels_that_come_at_once_change_nothing() -> None:
@@ -436,7 +436,7 @@ def test_late_labels_are_learned_with_what_was_served(base: Any) -> None:
     assert restored.to_bytes() == calibrator.to_bytes()
 
 
-# Bad input ---------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 GOOD = {"a": 1}
 
@@ -572,7 +572,7 @@ def test_extreme_samples_leave_probabilities(p: float, w: float) -> None:
     assert SegmentCalibrator.from_bytes(calibrator.to_bytes()).n_terms == calibrator.n_terms
 
 
-# Copies ------------------------------------------------------------------------------------------
+# Copies -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -686,7 +686,7 @@ def test_threads_may_share_it() -> None:
     assert calibrator.n_samples == 1_200
 
 
-# Groups ------------------------------------------------------------------------------------------
+# Groups -------------------------------------------------------------------------------------------
 
 
 def groups(sizes: list[int], seed: int = 0) -> list[tuple[list[dict[str, Any]], Any, Any]]:

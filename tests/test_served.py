@@ -91,7 +91,7 @@ def test_served_of_another_model_is_refused_before_the_model_learns() -> None:
     assert pickle.dumps(other) == before
 
 
-# JSON ---------------------------------------------------------------------------------------
+# JSON ---------------------------------------------------------------------------------------------
 
 
 def through_json(served: Served) -> Served:

@@ -379,7 +379,7 @@ def test_a_key_may_have_the_bytes_of_the_mark() -> None:
     assert values["calibrator"] == (calibrators["k1"],)
 
 
-# Rows that are wide, or many of one key ---------------------------------------------------------
+# Rows that are wide, or many of one key -----------------------------------------------------------
 
 
 class Context:

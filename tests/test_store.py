@@ -78,7 +78,7 @@ def filled(path: Path, n: int, start: int = 1) -> None:
             commit(store, k)
 
 
-# What it holds -----------------------------------------------------------------------------------
+# What it holds ------------------------------------------------------------------------------------
 
 
 def test_learners_come_back(path: Path) -> None:
@@ -225,7 +225,7 @@ def test_opening_does_not_depend_on_the_number_of_keys(
     assert 0 < counts[0] == counts[1]
 
 
-# Readers and copies ------------------------------------------------------------------------------
+# Readers and copies -------------------------------------------------------------------------------
 
 
 def test_readers_see_the_last_save(path: Path) -> None:
@@ -612,7 +612,7 @@ def test_the_lock_of_a_killed_process_is_taken(path: Path, tmp_path: Path) -> No
     assert not (tmp_path / "new.db-lock-journal").exists()
 
 
-# One writer --------------------------------------------------------------------------------------
+# One writer ---------------------------------------------------------------------------------------
 
 HOLD = """
 import sys
@@ -951,7 +951,7 @@ except StoreError as error:
         assert store.offset == 3
 
 
-# Files that are none -----------------------------------------------------------------------------
+# Files that are none ------------------------------------------------------------------------------
 
 
 def test_files_that_are_no_stores(path: Path, tmp_path: Path) -> None:
@@ -1185,7 +1185,7 @@ def test_a_store_runs_no_statement_of_somebody_else(
     assert in_log or crafted.read_bytes() == before
 
 
-# Disks that fail ---------------------------------------------------------------------------------
+# Disks that fail ----------------------------------------------------------------------------------
 
 
 def test_a_full_disk(path: Path) -> None:
@@ -1469,7 +1469,7 @@ def test_an_interrupt_at_any_statement(path: Path, after: bool, twice: bool) -> 
     assert at > 5
 
 
-# Processes that are killed -----------------------------------------------------------------------
+# Processes that are killed ------------------------------------------------------------------------
 
 SAVE = """
 import sys
@@ -1506,7 +1506,7 @@ def test_killed_in_the_middle_of_saves(path: Path) -> None:
             assert_holds(store, store.offset)
 
 
-# Files that are damaged --------------------------------------------------------------------------
+# Files that are damaged ---------------------------------------------------------------------------
 
 
 def damage(data: bytes, rng: np.random.Generator) -> bytes:
@@ -1591,7 +1591,7 @@ def test_the_head_is_json_that_others_can_read(path: Path) -> None:
     assert (head["offset"], head["notes"], head["n_states"]) == (3, {"n": 3}, len(expected(3)))
 
 
-# --- several reads of one moment
+# Several reads of one moment ----------------------------------------------------------------------
 
 
 def test_all_reads_inside_reading_see_one_save(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_weights_of_all_sizes_cost_no_more_than_rounding(data: st.DataObject) ->
         assert [stream.predict_one(score) for score in scores] == found.tolist()
 
 
-# What may come ----------------------------------------------------------------------------------
+# What may come ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -419,7 +419,7 @@ def test_a_pipe_is_read_to_its_end_and_left_open(monkeypatch: pytest.MonkeyPatch
         assert not reading.closed
 
 
-# --- numbers
+# Numbers ------------------------------------------------------------------------------------------
 
 
 @given(
@@ -577,7 +577,7 @@ def test_rows_before_one_without_end_are_read(
             next(chunks)
 
 
-# --- several tables
+# Several tables -----------------------------------------------------------------------------------
 
 
 def test_the_columns_of_all_tables_are_compared_before_the_first_row(tmp_path: Path) -> None:
@@ -687,7 +687,7 @@ def test_damaged_parquet_names_the_row_where_it_breaks_off(parquet: Any) -> None
         read(path, ["p"], batch_size=4)
 
 
-# --- names and outputs
+# Names and outputs --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_a_window_that_is_solved_anew_holds_the_last_of_all_samples() -> None:
     assert calibrator.half_width == 0.0
 
 
-# Copies and answers of one instant ---------------------------------------------------------------
+# Copies and answers of one instant ----------------------------------------------------------------
 
 
 def while_learning(learner: Any, look: Callable[[], None]) -> None:
@@ -499,7 +499,7 @@ def test_batches_of_a_hedge_do_not_mix() -> None:
     assert sum(lengths[0.9]) == 3 * N_THREADS
 
 
-# Classes of several parts ------------------------------------------------------------------------
+# Classes of several parts -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_live", [None, 3])

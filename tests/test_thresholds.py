@@ -241,7 +241,7 @@ def test_balanced_weights_give_the_macro_averaged_error() -> None:
     np.testing.assert_array_equal(by_hand.thresholds, sampled.thresholds)
 
 
-# Thresholds as a thing --------------------------------------------------------------------------
+# Thresholds as a thing ----------------------------------------------------------------------------
 
 
 def test_candidates_are_midpoints_and_infinities() -> None:
@@ -332,7 +332,7 @@ def test_bad_options_are_refused(options: Any, message: str) -> None:
         optimal_thresholds([1, 2, 3], [1, 2, 3], **options)
 
 
-# Jobs -------------------------------------------------------------------------------------------
+# Jobs ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

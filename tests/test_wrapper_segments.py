@@ -83,7 +83,7 @@ def mean_loss(model: Any, samples: Stream) -> float:
     return float(np.mean(losses))
 
 
-# What it computes --------------------------------------------------------------------------------
+# What it computes ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("base", [None, PlattCalibrator()], ids=["hedge", "platt"])
@@ -188,7 +188,7 @@ def test_features_are_needed_to_calibrate_probabilities() -> None:
         model_of().calibrate_one({False: 0.5, True: 0.5})
 
 
-# Late labels -------------------------------------------------------------------------------------
+# Late labels --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("labels", [(False, True), ("a", "b", "c")], ids=["two", "three"])
@@ -262,7 +262,7 @@ def test_a_group_is_one_sample(labels: Any) -> None:
     assert model.calibrators[labels[-1]].predict_one(p_last, x) == pytest.approx(expected)
 
 
-# Drift -------------------------------------------------------------------------------------------
+# Drift --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_drift", ["shrink", "reset", "none"])
@@ -283,7 +283,7 @@ def test_new_calibrators_know_the_segments_of_recent_samples(on_drift: str) -> N
     assert (max(known) - min(known) > 0.02) == (on_drift != "reset")
 
 
-# Batches -----------------------------------------------------------------------------------------
+# Batches ------------------------------------------------------------------------------------------
 
 
 def frame_of(n: int) -> tuple[pd.DataFrame, pd.Series]:
@@ -341,7 +341,7 @@ def test_frames_of_more_labels_are_learned_as_rows_are() -> None:
         assert answers[:, i] == pytest.approx(list(one.predict_proba_one(x).values()), rel=1e-9)
 
 
-# Copies ------------------------------------------------------------------------------------------
+# Copies -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

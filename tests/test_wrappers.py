@@ -93,7 +93,7 @@ def scaled(model: base.Classifier) -> compose.Pipeline:
     return preprocessing.StandardScaler() | model
 
 
-# One sample at a time ---------------------------------------------------------------------------
+# One sample at a time -----------------------------------------------------------------------------
 
 
 def test_score_is_read_before_the_model_learns() -> None:
@@ -324,7 +324,7 @@ def test_wrapper_is_a_pipeline_step() -> None:
     assert scored.get() > 0.5
 
 
-# Bad input --------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ def test_trained_model_may_be_wrapped() -> None:
     assert model.predict_proba_one(x) == inner.predict_proba_one(x)
 
 
-# Mini-batches -----------------------------------------------------------------------------------
+# Mini-batches -------------------------------------------------------------------------------------
 
 FRAMES: dict[str, tuple[Any, Any]] = {
     "pandas": (pd.DataFrame, pd.Series),

@@ -229,7 +229,7 @@ def check_alike(restored: "Iterable[Stateful]", expected: "Iterable[Stateful]") 
     require(same, "nested learners must have the class and parameters of those in this one")
 
 
-# Values ------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 
 def pack(value: Any) -> Any:

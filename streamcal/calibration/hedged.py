@@ -289,7 +289,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(((served >= 0.0) & (served <= most)).all(), "tickets must be of this hedge")
         return [Row(p, y, w, at, tuple(answers)) for p, y, w, at, *answers in held.tolist()]
 
-    # ------------------------------------------------------------------------------ weights
+    # Weights --------------------------------------------------------------------------------------
 
     @property
     def n_samples(self) -> int:
@@ -320,7 +320,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """
         return self._without_burst()._mixture.delay.mean
 
-    # ------------------------------------------------------------------------------ bursts
+    # Bursts ---------------------------------------------------------------------------------------
 
     @property
     def _mixing(self) -> tuple[tuple[float, ...], float] | None:
@@ -430,7 +430,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 self._closed = *now, closed
             return self._closed[2]
 
-    # ------------------------------------------------------------------------------ one sample
+    # One sample -----------------------------------------------------------------------------------
 
     def learn_one(
         self,
@@ -630,7 +630,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._plan_group(plan, group, weight)
         return *plan.steps, self._mixture.set_delay(plan.delay)
 
-    # ------------------------------------------------------------------------------ many samples
+    # Many samples ---------------------------------------------------------------------------------
 
     def _check_samples(
         self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None

@@ -108,7 +108,7 @@ class JointHedge(Locked):
         """The current weight of each map."""
         return dict(zip(_NAMES, self._mixture.weights, strict=True))
 
-    # ------------------------------------------------------------------------------ one sample
+    # One sample -----------------------------------------------------------------------------------
 
     def predict_one(self, raw: Raw, one_vs_rest: Raw) -> dict[ClfTarget, float]:
         """Return the mixture's probabilities; before anything is learned, those of one-vs-rest."""
@@ -223,7 +223,7 @@ class JointHedge(Locked):
         maps = JointMaps(self._temperature._kernel, matrices, _CLIP)
         return maps, places, [partial(vars(self).update, _maps=maps, _places=places)]
 
-    # ------------------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state as fields for JSON and arrays, for `thaw`."""

@@ -150,7 +150,7 @@ class Mixture:
         weights: list[float] = self.kernel.served_weights().tolist()
         return weights
 
-    # ------------------------------------------------------------------------------ learning
+    # Learning -------------------------------------------------------------------------------------
 
     def read(self, ticket: Any, n_samples: int | None = None) -> tuple[float, tuple[float, ...]]:
         """Return the number of samples and the predictions on a ticket, or raise.
@@ -241,7 +241,7 @@ class Mixture:
         delay = self.delay.after(mean_lateness(rows, self.kernel.n_samples))
         return [self.learn_rows(rows, w, delay.mean), self.set_delay(delay)]
 
-    # ------------------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def freeze(self, take: Any = None) -> tuple[Fields, Arrays, Any]:
         """Return the state as fields for JSON and arrays, and what ``take()`` returns just then."""

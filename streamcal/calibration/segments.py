@@ -203,7 +203,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         )
         self._mixture = _make_mixture()
 
-    # ------------------------------------------------------------------------------ what it holds
+    # What it holds --------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -243,7 +243,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         with self._mutex:
             return dict(zip(_MODELS, self._mixture.weights, strict=True))
 
-    # ------------------------------------------------------------------------------ one sample
+    # One sample -----------------------------------------------------------------------------------
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of a score in [0, 1], for a sample of these segments.
@@ -431,7 +431,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         ]
         return sorted(effects, key=lambda effect: -abs(effect.log_odds))
 
-    # ------------------------------------------------------------------------------ many samples
+    # Many samples ---------------------------------------------------------------------------------
 
     def learn_group(
         self,
@@ -591,7 +591,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             )
             return mixtures
 
-    # ------------------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:

@@ -125,7 +125,7 @@ class ResumableOutput(Output):
         digest = self._hash.hexdigest()
         return {"length": self._size, "digest": digest, "replaces": self._replaces}
 
-    # As a file -----------------------------------------------------------------------------------
+    # As a file ------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +169,7 @@ class ResumableOutput(Output):
             self._partial.unlink(missing_ok=True)
             self.begun = False
 
-    # Opening -------------------------------------------------------------------------------------
+    # Opening --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Open the partial file, if that has not been done."""
@@ -264,7 +264,7 @@ class ResumableOutput(Output):
             while block := source.read(_BLOCK_BYTES):
                 self._write_or_compare(block)
 
-    # Checking ------------------------------------------------------------------------------------
+    # Checking -------------------------------------------------------------------------------------
 
     def _check_partial(self, length: int, digest: str) -> None:
         """Raise unless the partial file is a plain file that begins with these bytes."""

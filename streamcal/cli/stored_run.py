@@ -119,7 +119,7 @@ class StoredRun:
             self.store.close()
             raise
 
-    # Starting ------------------------------------------------------------------------------------
+    # Starting -------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Find out whether this run begins or continues, and at which row."""
@@ -197,7 +197,7 @@ class StoredRun:
             with output:
                 output.sync()
 
-    # Ending --------------------------------------------------------------------------------------
+    # Ending ---------------------------------------------------------------------------------------
 
     @property
     def is_finished(self) -> bool:

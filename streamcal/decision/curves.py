@@ -87,7 +87,7 @@ def largest_value(metric: Metric, counts: Vector, n: int) -> float:
     return float(np.abs(metric._values(counts[:, None] + n * np.eye(4))).max())
 
 
-# ------------------------------------------------------------------------------ any metric
+# Any metric ---------------------------------------------------------------------------------------
 
 
 def algorithm_1(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
@@ -187,7 +187,7 @@ def plug_in(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
     return metric._values(np.maximum(tables, 0.0)), math.inf
 
 
-# ------------------------------------------------------------------------------ ratios
+# Ratios -------------------------------------------------------------------------------------------
 
 
 def algorithm_2(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
@@ -294,7 +294,7 @@ def squared_error_in_counting(p: Vector, metric: Metric, counts: Vector, tol: fl
     return -(np.square(difference / size) + variance / size**2), _ROUNDING * 4 * _UNIT
 
 
-# ------------------------------------------------------------------------------ rates
+# Rates --------------------------------------------------------------------------------------------
 
 
 def exponential_rates(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
@@ -356,7 +356,7 @@ def _zero_division_difference(spec: Vector, cells: tuple[Vector, ...]) -> Vector
     return utilities(spec, tables) - utilities(ones, tables)
 
 
-# ------------------------------------------------------------------------------ linear in u
+# Linear in u --------------------------------------------------------------------------------------
 
 
 def linear_in_tp(metric: Metric) -> bool:

@@ -70,7 +70,7 @@ class CalibratorCache:
             if name is not None:
                 self.restore(store.get_bytes(name))  # or it raises, before the first sample does
 
-    # Keys ----------------------------------------------------------------------------------------
+    # Keys -----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         if self.store is None:
@@ -101,7 +101,7 @@ class CalibratorCache:
         live = sum(calibrator._raw_memory_usage for calibrator in self.live.values())
         return live + sum(map(len, self.compressed.values()))
 
-    # Calibrators ---------------------------------------------------------------------------------
+    # Calibrators ----------------------------------------------------------------------------------
 
     def find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, live from now on; None if it has none."""
@@ -173,7 +173,7 @@ class CalibratorCache:
             )
         return calibrator
 
-    # Store ---------------------------------------------------------------------------------------
+    # Store ----------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
         """Drop calibrators whose stored state has changed.

@@ -130,7 +130,7 @@ class KeyedCalibrator(Locked):
         self.fields = tuple(self._fresh.fields)
         self._cache = CalibratorCache(self._fresh, max_live, store)
 
-    # Keys ----------------------------------------------------------------------------------------
+    # Keys -----------------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows; calibrators of the store are not read."""
@@ -167,7 +167,7 @@ class KeyedCalibrator(Locked):
         with self._mutex:
             return self._cache.memory_usage
 
-    # Samples -------------------------------------------------------------------------------------
+    # Samples --------------------------------------------------------------------------------------
 
     def predict_one(self, key: Hashable, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated value of a score; for a new key, that of a new calibrator.
@@ -374,7 +374,7 @@ class KeyedCalibrator(Locked):
             return self._make()
         return calibrator
 
-    # Store ---------------------------------------------------------------------------------------
+    # Store ----------------------------------------------------------------------------------------
 
     def states(self) -> dict[str, bytes]:
         """Return what has been learned since the last `save`: bytes by their name in the store.

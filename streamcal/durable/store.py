@@ -170,7 +170,7 @@ class Store:
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} can't be pickled or copied: open the file again")
 
-    # The head ------------------------------------------------------------------------------------
+    # The head -------------------------------------------------------------------------------------
 
     @property
     def offset(self) -> int:
@@ -278,7 +278,7 @@ class Store:
             finally:  # not in the stack, whose end may be interrupted
                 self._moment = None
 
-    # States --------------------------------------------------------------------------------------
+    # States ---------------------------------------------------------------------------------------
 
     def get(self, key: str, **given: Any) -> Any:
         """Return the learner of a key, made anew.
@@ -386,7 +386,7 @@ class Store:
             ((n_states,),) = database.execute("SELECT count(*) FROM states").fetchall()
             head.compare(n_states)
 
-    # Writing -------------------------------------------------------------------------------------
+    # Writing --------------------------------------------------------------------------------------
 
     def save(
         self,

@@ -90,7 +90,7 @@ cdef class ConfusionIndex(ScoreIndex):
         with self.lock:
             return n + self.remainders.bytes_taken()
 
-    # ------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def learn(self, double score, double y, double w):
         """Learn a sample; return False, and change nothing, if it is refused."""
@@ -142,7 +142,7 @@ cdef class ConfusionIndex(ScoreIndex):
             self.fold_dirty()
             ScoreIndex.check(self)
 
-    # ------------------------------------------------------------------ folding
+    # Folding --------------------------------------------------------------------------------------
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Sum up the slots of a chunk from scratch, so that rounding errors do not accumulate."""
@@ -161,7 +161,7 @@ cdef class ConfusionIndex(ScoreIndex):
         sums.positive = left.positive + right.positive
         sums.negative = left.negative + right.negative
 
-    # ------------------------------------------------------------------ changing
+    # Changing -------------------------------------------------------------------------------------
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         return not (can_be_learned(score, w) and (label == 0.0 or label == 1.0))
@@ -239,7 +239,7 @@ cdef class ConfusionIndex(ScoreIndex):
             chunk = chunk.next
         return self.remainders.shrink()
 
-    # ------------------------------------------------------------------ the best threshold
+    # The best threshold ---------------------------------------------------------------------------
 
     cdef void search(self) noexcept nogil:
         """Find the best threshold by branch and bound; O(n) at worst."""
@@ -295,7 +295,7 @@ cdef class ConfusionIndex(ScoreIndex):
             if value > self.utility:
                 self.threshold, self.utility = chunk.slots[i].score, value
 
-    # ------------------------------------------------------------------ all at once
+    # All at once ----------------------------------------------------------------------------------
 
     def restore(self, dict numbers, dict arrays):
         ScoreIndex.restore(self, numbers, arrays)

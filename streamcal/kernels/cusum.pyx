@@ -36,9 +36,9 @@ feature in the same position.
 """
 
 cimport cython
-from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
 from libc.math cimport INFINITY, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 import copy
@@ -158,8 +158,8 @@ cdef class CuSum(Exclusive):
 
     def __dealloc__(self):
         free_layout(&self.own)
-        PyMem_RawFree(self.places)
-        PyMem_RawFree(self.values)
+        free(self.places)
+        free(self.values)
 
     def __sizeof__(self):
         cdef Layout *own = &self.own
@@ -167,7 +167,7 @@ cdef class CuSum(Exclusive):
         n += self.room * own.stride + self.ring_room * (own.bounds + 2) + 2 * self.sample_room
         return object.__sizeof__(self) + n * sizeof(double)
 
-    # ------------------------------------------------------------------ one sample
+    # One sample -----------------------------------------------------------------------------------
 
     def learn(self, dict x not None, y, double w, bint new=False):
         """Learn a sample; return False, unchanged, for a label that is not known.
@@ -262,7 +262,7 @@ cdef class CuSum(Exclusive):
         finally:
             self.release()
 
-    # ------------------------------------------------------------------ many samples
+    # Many samples ---------------------------------------------------------------------------------
 
     def learn_many(self, features, const double[:, ::1] X, list labels, const double[::1] w):
         """Learn samples in order, one for each row of ``X``; unknown labels are added."""
@@ -355,7 +355,7 @@ cdef class CuSum(Exclusive):
     cdef const double *row_of(self, const double[:, ::1] X, Py_ssize_t i) noexcept nogil:
         return &X[i, 0] if X.shape[1] else self.values
 
-    # ------------------------------------------------------------------ reading samples
+    # Reading samples ------------------------------------------------------------------------------
 
     cdef int read(self, dict x) except -1:
         """Read the values of a sample and the rows of its features."""
@@ -417,7 +417,7 @@ cdef class CuSum(Exclusive):
         self.free.pop()
         return row
 
-    # ------------------------------------------------------------------ scores
+    # Scores ---------------------------------------------------------------------------------------
 
     cdef void multiply(self, const double *x) noexcept nogil:
         """Write V · x of each boundary to ``products``, then lag · x."""
@@ -498,7 +498,7 @@ cdef class CuSum(Exclusive):
             above = max(above, scores[j])
             out[j] = grid * rint((above - out[j]) / grid)
 
-    # ------------------------------------------------------------------ learning
+    # Learning -------------------------------------------------------------------------------------
 
     cdef bint learn_row(
         self, const double *x, Py_ssize_t y, double w, bint remember, Py_ssize_t atom
@@ -627,7 +627,7 @@ cdef class CuSum(Exclusive):
         for i in range(self.n_rows):
             rescale(own.rows + own.stride * i, own.width, own.parts, mass, stored, lag)
 
-    # ------------------------------------------------------------------ calibration
+    # Calibration ----------------------------------------------------------------------------------
 
     cdef double *recent(self, Py_ssize_t i) noexcept nogil:
         """Return an entry of the ring, the oldest first."""
@@ -685,7 +685,7 @@ cdef class CuSum(Exclusive):
                     margins[bounds * i + k] = regression.value(margins[bounds * i + k], False)
         return 0
 
-    # ------------------------------------------------------------------ labels and memory
+    # Labels and memory ----------------------------------------------------------------------------
 
     cdef int insert(self, y) except -1:
         """Insert a new label at its rank; keep the scores of the other labels if possible."""
@@ -733,7 +733,7 @@ cdef class CuSum(Exclusive):
         new.bias, new.rows = zeros(new.parts * bounds), zeros(self.room * new.stride)
         new.recent, new.products = zeros(self.ring_room * (bounds + 2)), zeros(new.parts * bounds)
         new.scores, new.margins = zeros(n), zeros(n)
-        new.sizes = <Py_ssize_t *> PyMem_RawCalloc(n + 1, sizeof(Py_ssize_t))
+        new.sizes = <Py_ssize_t *> calloc(n + 1, sizeof(Py_ssize_t))
         if (
             new.costs == NULL or new.bias == NULL or new.rows == NULL or new.recent == NULL
             or new.products == NULL or new.scores == NULL or new.margins == NULL
@@ -768,13 +768,13 @@ cdef class CuSum(Exclusive):
 
     cdef int make_sample_room(self, Py_ssize_t n) except -1:
         """Allocate room for a sample of this many features."""
-        cdef double *values = <double *> PyMem_RawRealloc(self.values, n * sizeof(double))
+        cdef double *values = <double *> realloc(self.values, n * sizeof(double))
         cdef Py_ssize_t *places
         cdef Py_ssize_t i
         if values == NULL:
             raise MemoryError
         self.values = values
-        places = <Py_ssize_t *> PyMem_RawRealloc(self.places, n * sizeof(Py_ssize_t))
+        places = <Py_ssize_t *> realloc(self.places, n * sizeof(Py_ssize_t))
         if places == NULL:
             raise MemoryError
         self.places = places
@@ -784,7 +784,7 @@ cdef class CuSum(Exclusive):
         self.sample_room = n
         return 0
 
-    # ------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def shape(self, Py_ssize_t n_labels):
         """Return (parts, n_labels − 1, width) for this number of labels; see `stored`."""
@@ -904,12 +904,12 @@ cdef dict ranks_of(list labels):
 
 
 cdef double *zeros(Py_ssize_t n) noexcept:
-    return <double *> PyMem_RawCalloc(max(n, 1), sizeof(double))
+    return <double *> calloc(max(n, 1), sizeof(double))
 
 
 cdef double *extended(double *old, Py_ssize_t width, Py_ssize_t n, Py_ssize_t room) except NULL:
     """Return ``n`` rows with room for more, which are zero."""
-    cdef double *new = <double *> PyMem_RawRealloc(old, max(room * width, 1) * sizeof(double))
+    cdef double *new = <double *> realloc(old, max(room * width, 1) * sizeof(double))
     if new == NULL:
         raise MemoryError
     memset(new + n * width, 0, (room - n) * width * sizeof(double))
@@ -917,14 +917,14 @@ cdef double *extended(double *old, Py_ssize_t width, Py_ssize_t n, Py_ssize_t ro
 
 
 cdef void free_layout(Layout *own) noexcept:
-    PyMem_RawFree(own.costs)
-    PyMem_RawFree(own.bias)
-    PyMem_RawFree(own.rows)
-    PyMem_RawFree(own.recent)
-    PyMem_RawFree(own.products)
-    PyMem_RawFree(own.scores)
-    PyMem_RawFree(own.margins)
-    PyMem_RawFree(own.sizes)
+    free(own.costs)
+    free(own.bias)
+    free(own.rows)
+    free(own.recent)
+    free(own.products)
+    free(own.scores)
+    free(own.margins)
+    free(own.sizes)
     memset(own, 0, sizeof(Layout))
 
 
@@ -986,7 +986,7 @@ cdef void split_margins(
         new[bounds] = min(old[bounds - 1], 0.0)
 
 
-# ------------------------------------------------------------------------------ probabilities
+# Probabilities ------------------------------------------------------------------------------------
 
 
 def class_probabilities(double[:, ::1] above, double n_samples, double[:, ::1] out):

@@ -173,7 +173,7 @@ cdef void drop_negligible(Sweep *sweep) noexcept nogil:
         sweep.m -= 1
 
 
-# -------------------------------------------------------------------------- ratios of linear forms
+# Ratios of linear forms ---------------------------------------------------------------------------
 
 
 def fractions(
@@ -352,7 +352,7 @@ cdef double ratio(const Sweep *sweep, bint scores_rest) noexcept nogil:
     return (s0 + s1) + (s2 + s3)
 
 
-# ---------------------------------------------------------------------------- moments of a share
+# Moments of a share -------------------------------------------------------------------------------
 
 
 def moments(

@@ -92,7 +92,7 @@ cdef class Hedge(Exclusive):
         self.weights = np.array([self.prior if share else logs for share in shares])
         self.gains = np.empty(max(n, POWERS * len(shares)))
 
-    # ------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def learn(
         self,
@@ -382,7 +382,7 @@ cdef class Hedge(Exclusive):
             raise ValueError(f"`calibrators` must predict numbers, got NaN from {expert!r}")
         return answer
 
-    # ------------------------------------------------------------------ weights
+    # Weights --------------------------------------------------------------------------------------
 
     cdef inline double clipped(self, double answer) noexcept nogil:
         return min(max(answer, self.clip), 1.0 - self.clip)
@@ -547,7 +547,7 @@ cdef class Hedge(Exclusive):
                 for i in range(n):
                     self.mixed[i] += u * exp(self.weights[k, i]) / total
 
-    # ------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def served_weights(self):
         """Return the served weights of the experts, shape ``(n_experts,)``."""

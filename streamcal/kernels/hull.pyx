@@ -90,7 +90,7 @@ cdef class Hull(ScoreIndex):
         self.chunk_bytes = sizeof(Chunk) + sizeof(ChunkHull)
         self.clear()
 
-    # ------------------------------------------------------------------ folding
+    # Folding --------------------------------------------------------------------------------------
 
     cdef void release_summary(self, Chunk *chunk) noexcept nogil:
         free(hull_of(chunk).edges)
@@ -183,7 +183,7 @@ cdef class Hull(ScoreIndex):
         sum_edges(hull, 0, hull.n)
         return hull.n
 
-    # ------------------------------------------------------------------ finding
+    # Finding --------------------------------------------------------------------------------------
 
     cdef void edges_around(self, double score, Edge **left, Edge **right) noexcept nogil:
         """Find the edges left and right of a score; O(log n).
@@ -236,7 +236,7 @@ cdef class Hull(ScoreIndex):
         return totals_of(self.tree.root)
 
 
-# ---------------------------------------------------------------------- edges of a chunk
+# Edges of a chunk ---------------------------------------------------------------------------------
 
 
 cdef struct Stack:  # edges in the making: those that stay in front of a score, and new ones
@@ -374,7 +374,7 @@ cdef Sums totals_of(Node *node) noexcept nogil:
     return sum_of(&bridge.total[LEFT], &bridge.total[RIGHT])
 
 
-# ---------------------------------------------------------------------- walking a hull
+# Walking a hull -----------------------------------------------------------------------------------
 
 # A cursor goes down the tree in search of an edge. Its *current* edge is the bridge of a node, or
 # the middle one of the open edges of a chunk. An edge is open if it may be the one in question and
@@ -461,7 +461,7 @@ cdef inline Sums pool_beyond(Node *root, int side, double w, double s, double *e
     return pooled
 
 
-# ---------------------------------------------------------------------- bridges
+# Bridges ------------------------------------------------------------------------------------------
 
 
 cdef struct Vertex:
@@ -645,7 +645,7 @@ cdef double first_slope(Node *node) noexcept nogil:
     return slope_of(edge)
 
 
-# ---------------------------------------------------------------------- finding a bridge
+# Finding a bridge ---------------------------------------------------------------------------------
 
 
 cdef struct Search:  # for the end of a bridge, in the hull of the child on a side
@@ -767,7 +767,7 @@ cdef inline void compare(Search *left, Search *right) noexcept nogil:
         move_search(right, RIGHT, falls)
 
 
-# ---------------------------------------------------------------------- bytes
+# Bytes --------------------------------------------------------------------------------------------
 
 # The sums of an edge depend on the order in which its slots were pooled. So a hull that is to be
 # equal to the last bit is written as the edges of its chunks with their sums, and as the scores

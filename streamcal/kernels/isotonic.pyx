@@ -80,7 +80,7 @@ cdef class IsotonicRegression(Hull):
         self.max_scores = max_scores
         self.finish()
 
-    # ------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def learn(self, double score, double s, double w):
         """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused."""
@@ -135,7 +135,7 @@ cdef class IsotonicRegression(Hull):
                 bracket = self.bracket(scores[i], step)
                 out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
 
-    # ------------------------------------------------------------------ predicting
+    # Predicting -----------------------------------------------------------------------------------
 
     cdef double value(self, double score, bint step) noexcept nogil:
         """Return the mean at a score, linear between blocks unless ``step``; NaN if none."""
@@ -169,7 +169,7 @@ cdef class IsotonicRegression(Hull):
             bracket.share = (score - start) / (stop - start)
         return bracket
 
-    # ------------------------------------------------------------------ changing
+    # Changing -------------------------------------------------------------------------------------
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         return not (
@@ -298,7 +298,7 @@ cdef class IsotonicRegression(Hull):
         self.finish()
         return 0
 
-    # ------------------------------------------------------------------ what if
+    # What if --------------------------------------------------------------------------------------
 
     def what_if(self, double score):
         """Return the means at ``score`` if a sample of the lowest or highest label were learned.
@@ -366,7 +366,7 @@ cdef class IsotonicRegression(Hull):
         place.slot.weight, place.slot.sum = w, s
         return self.fold_place(place)
 
-    # ------------------------------------------------------------------ all at once
+    # All at once ----------------------------------------------------------------------------------
 
     def samples(self):
         """Return what `absorb` takes: scores, sums (W, S) as two rows, counts, growth, n_merged."""
@@ -663,7 +663,7 @@ cdef class IsotonicExpert(Expert):
         return answers
 
 
-# ---------------------------------------------------------------------- merging scores
+# Merging scores -----------------------------------------------------------------------------------
 
 
 cdef struct Pair:
@@ -787,7 +787,7 @@ cdef void rename(Sample *sample, const Pair *pairs, int64_t n_pairs) noexcept no
         sample.score = pairs[low].stays
 
 
-# ---------------------------------------------------------------------- checks
+# Checks -------------------------------------------------------------------------------------------
 
 
 cdef int check_rows(const double[::1] scores, double[:, ::1] out) except -1:

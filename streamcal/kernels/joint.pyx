@@ -176,7 +176,7 @@ cdef class Matrix:
                 row[j] = row[j] * grown - a * v[j] - b * c[j]
         self.next_restored = (at + 1) % d
 
-    # ------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def state(self):
         """Return what `restore` takes: three numbers, the weights and the inverse."""
@@ -250,7 +250,7 @@ cdef inline void step_row(
         row[k] = -limit if s < -limit else s
 
 
-# ------------------------------------------------------------------------------ all maps
+# All maps -----------------------------------------------------------------------------------------
 
 
 cdef inline Py_ssize_t row_of_matrix(Py_ssize_t i) noexcept nogil:

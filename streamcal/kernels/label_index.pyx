@@ -104,7 +104,7 @@ cdef class LabelIndex(ScoreIndex):
         if sorted(used) != list(range(self.n_mixtures)):
             raise AssertionError("a mixture is lost, or used twice")
 
-    # ------------------------------------------------------------------ what a subclass defines
+    # What a subclass defines ----------------------------------------------------------------------
 
     cdef void summarise(self, Chunk *chunk) noexcept nogil:
         """Update the summary of a chunk."""
@@ -121,7 +121,7 @@ cdef class LabelIndex(ScoreIndex):
             self.summarise(chunk)
         return 0
 
-    # ------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def learn(self, double score, double label, double w):
         """Learn a sample; return False, and change nothing, if it is refused."""
@@ -184,7 +184,7 @@ cdef class LabelIndex(ScoreIndex):
         cdef Py_ssize_t n = self.n_labels
         return np.ascontiguousarray(np.asarray(<double[:n, :n]> self.costs).T)
 
-    # ------------------------------------------------------------------ mixtures
+    # Mixtures -------------------------------------------------------------------------------------
 
     cdef const double *losses_of(self, const Slot *slot, double *w) noexcept nogil:
         """Return the loss row of a slot, and set the factor by which it must be multiplied."""
@@ -265,7 +265,7 @@ cdef class LabelIndex(ScoreIndex):
             self.release_mixture(slot)
             slot.sum = label
 
-    # ------------------------------------------------------------------ changing
+    # Changing -------------------------------------------------------------------------------------
 
     cdef bint refuses(self, double score, double label, double w) noexcept nogil:
         return not (
@@ -379,7 +379,7 @@ cdef class LabelIndex(ScoreIndex):
     cdef void scale_sample(self, Sample *sample, double factor) noexcept nogil:
         sample.weight *= factor
 
-    # ------------------------------------------------------------------ reading
+    # Reading --------------------------------------------------------------------------------------
 
     cdef bint find_thresholds(self, double *out) noexcept nogil:
         """Write the thresholds; return whether they are sorted, so optimal. O(K log n)."""
@@ -441,7 +441,7 @@ cdef class LabelIndex(ScoreIndex):
         weight[0] /= self.growth
         return total / self.growth
 
-    # ------------------------------------------------------------------ all at once
+    # All at once ----------------------------------------------------------------------------------
 
     cdef dict slots(self):
         scores, counts = np.empty(self.tree.n_scores), np.empty(self.tree.n_scores, np.int64)

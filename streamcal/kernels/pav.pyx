@@ -25,8 +25,8 @@ exact, equal means are pooled; where they are not, rounding decides whether equa
 """
 
 cimport cython
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 cimport streamcal.kernels.any_width
@@ -77,7 +77,7 @@ cdef class Stack(Shared):
     # moment may overflow. `of` and `of_blocks` make stacks that are only read: their totals are 0.
     cdef double total_weight, magnitude
 
-    # ------------------------------------------------------------------ pooling
+    # Pooling --------------------------------------------------------------------------------------
 
     cdef Block top(self, Py_ssize_t *row) noexcept nogil:
         """Return the block of the open sample after pooling, and its row; -1 if empty."""
@@ -158,10 +158,10 @@ cdef class Stack(Shared):
         self.size = row + 1
         return 0
 
-    # ------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def __dealloc__(self):
-        PyMem_RawFree(self.blocks)
+        free(self.blocks)
 
     @staticmethod
     def of(const double[::1] x, const double[::1] w, const double[::1] s):
@@ -364,7 +364,7 @@ cdef class Stack(Shared):
     def __reduce__(self):
         return Stack.restore, self.state()
 
-    # ------------------------------------------------------------------ changing
+    # Changing -------------------------------------------------------------------------------------
 
     cdef bint can_push(self, double x, double weight, double magnitude) noexcept nogil:
         """Return whether a score is not below that of the open sample, and totals are finite."""
@@ -436,7 +436,7 @@ cdef class Stack(Shared):
 
     cdef int resize(self, Py_ssize_t room) except -1 nogil:
         """Allocate room for exactly this many blocks."""
-        cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
+        cdef void *blocks = realloc(self.blocks, max(room, 1) * sizeof(Block))
         if blocks == NULL:
             raise MemoryError
         self.blocks, self.room = <Block *> blocks, max(room, 1)
@@ -444,7 +444,7 @@ cdef class Stack(Shared):
 
     cdef void shrink(self, Py_ssize_t room) noexcept nogil:
         """Reduce the room to exactly this many blocks, if memory can be reallocated."""
-        cdef void *blocks = PyMem_RawRealloc(self.blocks, max(room, 1) * sizeof(Block))
+        cdef void *blocks = realloc(self.blocks, max(room, 1) * sizeof(Block))
         if blocks != NULL:
             self.blocks, self.room = <Block *> blocks, max(room, 1)
 
@@ -467,14 +467,14 @@ cdef class Stack(Shared):
         if order == INCREASING:
             self.push_increasing(&x[0], weights, w is not None, &s[0], n)
         else:
-            runs = <double *> PyMem_RawMalloc(3 * n * sizeof(double))
+            runs = <double *> malloc(3 * n * sizeof(double))
             if runs == NULL:
                 raise MemoryError
             n = join_ties(&x[0], weights, w is not None, &s[0], n, runs)
             try:
                 self.push_increasing(runs, runs + len(x), 1, runs + 2 * len(x), n)
             finally:
-                PyMem_RawFree(runs)
+                free(runs)
         if self.room > 2 * self.size:
             self.shrink(2 * self.size)
         return 0

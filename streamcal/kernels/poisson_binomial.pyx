@@ -37,7 +37,7 @@ cdef struct Window:
     double lost  # the mass of dropped slots
 
 
-# ---------------------------------------------------------------------------- laws
+# Laws ---------------------------------------------------------------------------------------------
 
 
 cdef void add_label(double p, double *law, int64_t low, int64_t high) noexcept nogil:
@@ -114,7 +114,7 @@ def extend_rows(law, const double[::1] p, double tau):
     return (offset, rows, bounds), window.lost
 
 
-# ---------------------------------------------------------------------------- double sums
+# Double sums --------------------------------------------------------------------------------------
 
 
 cdef double double_sum(
@@ -197,7 +197,7 @@ def all_expectations(const double[::1] spec, const double[::1] history, const do
     return values
 
 
-# ---------------------------------------------------------------------------- means of rates
+# Means of rates -----------------------------------------------------------------------------------
 
 
 cdef double chebyshev_points(
@@ -325,7 +325,7 @@ def expectation_of_rates(
     return value
 
 
-# ---------------------------------------------------------------------------- linear in tp
+# Linear in tp -------------------------------------------------------------------------------------
 
 
 def linear_expectations(

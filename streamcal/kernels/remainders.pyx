@@ -32,7 +32,7 @@ cdef class Remainders:
     def __dealloc__(self):
         self.clear()
 
-    # ------------------------------------------------------------------ sums
+    # Sums -----------------------------------------------------------------------------------------
 
     cdef int add(self, double score, int which, double *sum, double x) except -1 nogil:
         """Add ``x`` to a sum, rounded as floats are; store the rounding error."""
@@ -81,7 +81,7 @@ cdef class Remainders:
         if at != NULL:
             self.remove_remainder(at)
 
-    # ------------------------------------------------------------------ the table
+    # The table ------------------------------------------------------------------------------------
 
     cdef Remainder *find(self, double score, int which) noexcept nogil:
         """Return the remainder of a sum, NULL if there is none."""

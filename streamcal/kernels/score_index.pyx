@@ -144,7 +144,7 @@ cdef class ScoreIndex(Shared):
         ensure(n_chunks == self.tree.n_chunks == self.tree.root.leaves, "chunks are miscounted")
         ensure(n_scores == self.tree.n_scores, "scores are miscounted")
 
-    # ------------------------------------------------------------------ what a subclass defines
+    # What a subclass defines ----------------------------------------------------------------------
 
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil:
         """Update the summary of a chunk in which only the slot of ``score`` has changed.
@@ -250,7 +250,7 @@ cdef class ScoreIndex(Shared):
             slots[i].weight, slots[i].sum = sums[0, i], sums[1, i]
         return 0
 
-    # ------------------------------------------------------------------ reading and writing
+    # Reading and writing --------------------------------------------------------------------------
 
     def state(self):
         """Return the state for `restore`: numbers and arrays by name."""
@@ -313,7 +313,7 @@ cdef class ScoreIndex(Shared):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         return 0
 
-    # ------------------------------------------------------------------ learning and forgetting
+    # Learning and forgetting ----------------------------------------------------------------------
 
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
         """Learn one sample and drop the one that leaves the window; False if it is refused."""
@@ -435,7 +435,7 @@ cdef class ScoreIndex(Shared):
             if self.vanishes(&sample):
                 slots[first_from(slots, n, sample.score)].n -= 1
 
-    # ------------------------------------------------------------------ the queue
+    # The queue ------------------------------------------------------------------------------------
 
     # A ring. Samples whose sums a float holds, such as those of labels 0 and 1 and weight 1, take
     # 16 bytes each; with the first one that does not fit the queue turns `wide`: 24 bytes each.
@@ -518,7 +518,7 @@ cdef class ScoreIndex(Shared):
         self.queue_start, self.queue_room = 0, room
         return 0
 
-    # ------------------------------------------------------------------ finding
+    # Finding --------------------------------------------------------------------------------------
 
     cdef Chunk *find_chunk(self, double score) noexcept nogil:
         """Return the chunk whose range of keys holds ``score``; O(log n)."""
@@ -568,7 +568,7 @@ cdef class ScoreIndex(Shared):
         place.chunk, place.slot, place.other = chunk, &chunk.slots[i], NULL
         return holds(chunk, i, score)
 
-    # ------------------------------------------------------------------ slots
+    # Slots ----------------------------------------------------------------------------------------
 
     # A change takes three steps: `insert_slot` or `locate` finds the place of a score, the caller
     # changes the sums of the slot, and `fold_place` folds. `remove_slot` removes a slot and folds.
@@ -628,7 +628,7 @@ cdef class ScoreIndex(Shared):
         self.refold(place.chunk)
         return self.refold(place.other)
 
-    # ------------------------------------------------------------------ summaries
+    # Summaries ------------------------------------------------------------------------------------
 
     cdef void mark_ancestors(self, Node *child) noexcept nogil:
         """Mark the ancestors of a child as dirty on its side.
@@ -678,7 +678,7 @@ cdef class ScoreIndex(Shared):
             node.dirty = CLEAN
             node = node.parent
 
-    # ------------------------------------------------------------------ chunks
+    # Chunks ---------------------------------------------------------------------------------------
 
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil:
         """Allocate room for this many slots in a chunk, or somewhat more."""
@@ -751,7 +751,7 @@ cdef class ScoreIndex(Shared):
         self.remove_leaf(right)
         return self.refold(left)
 
-    # ------------------------------------------------------------------ tree
+    # Tree -----------------------------------------------------------------------------------------
 
     cdef Chunk *add_leaf(self, Chunk *chunk, int room, double key) except NULL nogil:
         """Add an empty chunk right after another; scores from ``key`` on belong to it.
@@ -849,7 +849,7 @@ cdef class ScoreIndex(Shared):
         top.dirty |= NEW
         return top
 
-    # ------------------------------------------------------------------ all at once
+    # All at once ----------------------------------------------------------------------------------
 
     cdef int clear(self) except -1 nogil:
         """Make an empty index: one empty chunk is the root."""
@@ -927,7 +927,7 @@ cdef class ScoreIndex(Shared):
         tree.root = link_tree(&written, &chunk, &spare)
         return 0
 
-    # ------------------------------------------------------------------ memory
+    # Memory ---------------------------------------------------------------------------------------
 
     cdef Chunk *make_chunk(self, int room) except NULL nogil:
         """Return a new chunk with room for this many slots; it is in no tree yet."""
@@ -985,7 +985,7 @@ cdef int check_lengths(
     return 0
 
 
-# ---------------------------------------------------------------------- queue
+# Queue --------------------------------------------------------------------------------------------
 
 
 cdef inline size_t sample_bytes(bint wide) noexcept nogil:
@@ -1004,7 +1004,7 @@ cdef inline void write_sample(
     at.score, at.weight, at.sum = sample.score, <float> sample.weight, <float> sample.sum
 
 
-# ---------------------------------------------------------------------- chunks
+# Chunks -------------------------------------------------------------------------------------------
 
 
 cdef int reserve(Chunk *chunk, int room) noexcept nogil:
@@ -1044,7 +1044,7 @@ cdef void set_key_between(Chunk *left, double key) noexcept nogil:
     node.key = key
 
 
-# ---------------------------------------------------------------------- trees
+# Trees --------------------------------------------------------------------------------------------
 
 
 cdef void free_nodes(Node *node) noexcept nogil:
@@ -1148,7 +1148,7 @@ cdef Node *link_tree(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil
     return node
 
 
-# ---------------------------------------------------------------------- checks
+# Checks -------------------------------------------------------------------------------------------
 
 
 cdef int ensure(bint holds, str what) except -1:

@@ -110,7 +110,7 @@ cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash ta
 cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
 
 
-# ------------------------------------------------------------------------------ hashes of values
+# Hashes of values ---------------------------------------------------------------------------------
 
 
 cdef inline uint64_t scramble(uint64_t h) noexcept nogil:
@@ -302,7 +302,7 @@ cdef class SegmentTerms:
         free(self.terms)
         free(self.slots)
 
-    # ------------------------------------------------------------------------------ for Python
+    # For Python -----------------------------------------------------------------------------------
 
     def read(self, x):
         """Return the hashes of the fields' values in a mapping; a missing field is None."""
@@ -470,7 +470,7 @@ cdef class SegmentTerms:
     def __sizeof__(self):
         return object.__sizeof__(self) + self.memory_usage
 
-    # ------------------------------------------------------------------------------ predict
+    # Predict --------------------------------------------------------------------------------------
 
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
         """Find the places of a sample's terms."""
@@ -559,7 +559,7 @@ cdef class SegmentTerms:
         precision[0] *= kept * shrunk
         pull[0] *= shrunk
 
-    # ------------------------------------------------------------------------------ learn
+    # Learn ----------------------------------------------------------------------------------------
 
     cdef int learn_sample(
         self, const uint64_t *hashes, double base, double y, double w
@@ -634,7 +634,7 @@ cdef class SegmentTerms:
                     max(total / number, LEAST_VARIANCE), MOST_VARIANCE
                 )
 
-    # ------------------------------------------------------------------------------ memory
+    # Memory ---------------------------------------------------------------------------------------
 
     cdef inline Py_ssize_t home(self, uint64_t key) noexcept nogil:
         """Return the slot where the search for a key begins."""
@@ -753,7 +753,7 @@ cdef class SegmentTerms:
             self.insert(place)
         return 0
 
-    # ------------------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def state(self):
         """Return what `restore` takes: numbers, sums of the groups, and an array for each part."""

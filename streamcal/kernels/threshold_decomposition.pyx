@@ -36,9 +36,9 @@ closer: this is Newton's method.
 """
 
 cimport cython
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.math cimport INFINITY, NAN, fabs, isfinite, nextafter
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc, realloc
 
 from streamcal.kernels.exclusive cimport Shared
 
@@ -122,7 +122,7 @@ cpdef double midpoint(double low, double high) noexcept nogil:
 
 cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
     """Reallocate memory for ``n`` items of a size; the old content is kept as far as it fits."""
-    cdef void *found = PyMem_RawRealloc(memory[0], max(n, 1) * size)
+    cdef void *found = realloc(memory[0], max(n, 1) * size)
     if found == NULL:
         raise MemoryError
     memory[0] = found
@@ -219,9 +219,9 @@ cdef class Cells(Shared):
         self.set_query_points()
 
     def __dealloc__(self):
-        PyMem_RawFree(self.cells)
-        PyMem_RawFree(self.spare)
-        PyMem_RawFree(self.removed)
+        free(self.cells)
+        free(self.spare)
+        free(self.removed)
 
     def __len__(self):
         """Return the number of cells, also those put aside."""
@@ -468,7 +468,7 @@ cdef inline void move_low(Cell *cell, double slope, double other, bint whole) no
     cell.slope_high = 0.5 * other if cell.streak < -1.0 else other
 
 
-# A warm_start ------------------------------------------------------------------------------------------
+# A warm_start -------------------------------------------------------------------------------------
 
 
 @cython.final
@@ -535,8 +535,8 @@ cdef class WarmStart(Shared):
         self.set_bounds()
 
     def __dealloc__(self):
-        PyMem_RawFree(self.blocks.at)
-        PyMem_RawFree(self.pooled.at)
+        free(self.blocks.at)
+        free(self.pooled.at)
 
     def __len__(self):
         return self.blocks.size
@@ -861,8 +861,8 @@ cdef class Quantiles(Shared):
             self.size, self.n_open = 1, self.cells[0].low < self.cells[0].high
 
     def __dealloc__(self):
-        PyMem_RawFree(self.cells)
-        PyMem_RawFree(self.spare)
+        free(self.cells)
+        free(self.spare)
 
     def __len__(self):
         return self.size

@@ -106,7 +106,7 @@ cdef class VarianceRatio:
                 return True
         return False
 
-    # ------------------------------------------------------------------ state
+    # State ----------------------------------------------------------------------------------------
 
     def state(self):
         """Return what `restore` takes: six arrays, and the numbers in a seventh."""

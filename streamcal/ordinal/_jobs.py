@@ -159,7 +159,7 @@ def _summarise_piece(
     return sum_prefixes(*piece)
 
 
-# Processes ------------------------------------------------------------------------------------
+# Processes ----------------------------------------------------------------------------------------
 
 Task = tuple[int, int, int, int]
 """A range of boundaries and a range of samples."""
@@ -269,7 +269,7 @@ def _run_in_workers(
     return results
 
 
-# Shared memory ----------------------------------------------------------------------------------
+# Shared memory ------------------------------------------------------------------------------------
 
 Layout = tuple[int, int, int, int]
 """Number of labels, number of weights, and the shape of the differences."""

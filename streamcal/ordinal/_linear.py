@@ -60,7 +60,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         """The weight of the constant attribute at each boundary, shape ``(n_labels − 1,)``."""
         return self._cusum.served_weights()[1]
 
-    # One sample ----------------------------------------------------------------------------------
+    # One sample -----------------------------------------------------------------------------------
 
     def learn_one(self, x: Features, y: ClfTarget, w: float = 1.0) -> None:
         """Learn a sample; O(features · boundaries).
@@ -127,7 +127,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         except _BAD_INPUT:
             return self._cusum.probabilities(check_features(x))
 
-    # Many samples --------------------------------------------------------------------------------
+    # Many samples ---------------------------------------------------------------------------------
 
     def learn_many(self, X: "IntoDataFrame", y: "IntoSeries", w: Any = 1.0) -> None:
         """Learn the rows of a frame in order, as `learn_one` does, in one compiled loop.

@@ -122,7 +122,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
     def _multiclass(self) -> bool:
         return self.labels is None or len(self.labels) > 2
 
-    # Labels --------------------------------------------------------------------------------------
+    # Labels ---------------------------------------------------------------------------------------
 
     def _check_label(self, y: Any) -> None:
         """Raise unless ``y`` is a label that is known or may be learned."""
@@ -149,7 +149,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         if n_labels > 1:
             self._task.table(n_labels)
 
-    # Bytes ---------------------------------------------------------------------------------------
+    # Bytes ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def _freeze_features(self, features: list[Any]) -> tuple[Fields, Arrays]:

@@ -278,7 +278,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             raise ValueError(f"`regressor` must predict finite numbers, got {score}")
         return score
 
-    # Scores and thresholds --------------------------------------------------------------------
+    # Scores and thresholds ------------------------------------------------------------------------
 
     def _make_score_model(self, order: LabelOrder, samples: Iterable[Sample]) -> ScoreModel:
         """Return thresholds and calibrators learned from recorded scores."""
@@ -331,7 +331,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             found.thresholds.learn_one(score, self._order.ranks[y] + 1, w)
         model.resolved, self._solution = found.thresholds, found.solution
 
-    # Bytes --------------------------------------------------------------------------------------
+    # Bytes ----------------------------------------------------------------------------------------
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         features = [

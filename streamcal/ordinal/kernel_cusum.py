@@ -216,7 +216,7 @@ class KernelCuSumRank(Locked, RankLearner):
         with self._mutex:
             return self._cusum.probabilities(self._products(values))
 
-    # Kept samples -------------------------------------------------------------------------------
+    # Kept samples ---------------------------------------------------------------------------------
 
     def _products(self, x: dict[FeatureName, float]) -> dict[Key, float]:
         """Return the kernel values with the kept samples; raise unless they are finite."""

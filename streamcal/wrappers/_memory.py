@@ -224,7 +224,7 @@ class PredictionMemory:
         mean = float(delay) if self.delay is None else self.delay
         self.delay = mean + _RATE * (delay - mean)
 
-    # ----------------------------------------------------------------- several of equal features
+    # Several of equal features --------------------------------------------------------------------
 
     def _choose(self, places: list[int], now: int) -> int:
         """Return the place of these, which are sorted, that a label belongs to.
@@ -258,7 +258,7 @@ class PredictionMemory:
         n_alike = self._room.n_names - bool(stored)
         return now if others >= _MANY and n_alike == others else 0.0
 
-    # ------------------------------------------------------------------------------- many labels
+    # Many labels ----------------------------------------------------------------------------------
 
     def _pack(self, prediction: Prediction) -> "Prediction | _Packed":
         """Return a prediction of more than two labels as bytes, if it comes back the same."""

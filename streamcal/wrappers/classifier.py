@@ -300,7 +300,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
         yield {"classifier": naive_bayes.GaussianNB()}
 
-    # ------------------------------------------------------------------------------ one sample
+    # One sample -----------------------------------------------------------------------------------
 
     def learn_one(
         self,
@@ -691,7 +691,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             steps.append(partial(setattr, self, "_strategy", strategy))
         return strategy, steps
 
-    # ------------------------------------------------------------------------------ mini-batches
+    # Mini-batches ---------------------------------------------------------------------------------
 
     def learn_many(
         self,
