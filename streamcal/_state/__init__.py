@@ -6,6 +6,7 @@
 from streamcal._state.checks import (
     Arrays,
     Fields,
+    are_in,
     array_of,
     as_float,
     as_int,
@@ -34,6 +35,7 @@ __all__ = [
     "Arrays",
     "Fields",
     "Stateful",
+    "are_in",
     "array_of",
     "as_float",
     "as_int",

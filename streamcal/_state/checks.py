@@ -96,6 +96,23 @@ def array_of(
     return array
 
 
+def are_in(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values are among ``known``, which is sorted.
+
+    `numpy.isin` has a generator, in which Python loses what a signal handler raises.
+
+    Examples
+    --------
+    >>> are_in(np.array([1.0, 2.0, 9.0]), np.array([0.0, 2.0, 4.0]))
+    array([False,  True, False])
+    """
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    at = np.searchsorted(known, values)
+    found: NDArray[np.bool_] = known[np.minimum(at, len(known) - 1)] == values
+    return found
+
+
 def state_of(arrays: Arrays, name: str) -> bytes:
     """Return a nested state of this name."""
     return array_of(arrays, name, None, dtype=np.uint8).tobytes()

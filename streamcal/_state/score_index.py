@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state.checks import Arrays, array_of, require
+from streamcal._state.checks import Arrays, are_in, array_of, require
 from streamcal._validation import MOST_COUNT
 from streamcal.kernels.score_index import DELTA, INNER, SLOTS
 
@@ -62,7 +62,7 @@ def check_edges(tree: Tree, lengths: NDArray[np.int64], sums: NDArray[np.float64
     ends, starts = np.cumsum(lengths), np.cumsum(sizes) - sizes
     bounds = np.append(starts[1:], sizes.sum())
     require(lengths.sum() == sizes.sum(), "edges must cover all slots")
-    require(np.isin(bounds[bounds > 0], ends).all(), "edges must cover chunks")
+    require(are_in(bounds[bounds > 0], ends).all(), "edges must cover chunks")
 
 
 def check_hulls(
@@ -84,7 +84,7 @@ def check_hulls(
     )
     # Slopes increase from edge to edge of a chunk; pooling compares the same products.
     sizes = tree.shape[tree.shape != INNER]
-    inside = ~np.isin(starts[1:], np.cumsum(sizes))
+    inside = ~are_in(starts[1:], np.cumsum(sizes))
     rises = edge_s[1:] * edge_w[:-1] > edge_s[:-1] * edge_w[1:]
     require((rises | ~inside).all(), "edges must rise")
     # Within an edge no first slots have a mean below that of all, or they would not be pooled. In
@@ -156,6 +156,6 @@ def check_held(
     queue: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> None:
     """Raise unless the slots hold exactly the samples of the window."""
-    require(np.isin(queue, scores).all(), "the window must hold scores of the index")
+    require(are_in(queue, scores).all(), "the window must hold scores of the index")
     n_held = np.bincount(np.searchsorted(scores, queue), minlength=len(scores))
     require((n_held <= counts).all(), "counts must be those of the window")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
-from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
+from streamcal._state import Arrays, Fields, Stateful, are_in, array_of, as_float, require
 from streamcal._state.clone import Cloned
 from streamcal._state.score_index import MOST_WEIGHT, read_index
 from streamcal._validation import (
@@ -205,7 +205,7 @@ class EUMThreshold(Stateful, Cloned):
         growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
         for part in (sums, queue[:, 1:]):
             require(((part >= 0.0) & (part < MOST_WEIGHT)).all(), "sums must not be negative")
-        require(np.isin(queue[:, 0], scores).all(), "the window must hold scores that are known")
+        require(are_in(queue[:, 0], scores).all(), "the window must hold scores that are known")
         if self.window:
             place = np.searchsorted(scores, queue[:, 0])
             n_held = np.bincount(place, minlength=len(scores))

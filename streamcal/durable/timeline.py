@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, as_int, require
+from streamcal._state import Arrays, Fields, Stateful, are_in, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT
 from streamcal.metrics.log_loss import log_losses
 
@@ -155,7 +155,7 @@ def _check_periods(periods: NDArray[np.float64]) -> None:
     require(((ones >= 0.0) & (ones <= n)).all(), "no more labels may be 1 than there are")
     require(0 <= n[-1] < LENGTH, f"the open period must have fewer than {LENGTH} samples")
     levels = np.log2(n[:-1] / LENGTH) if len(n) > 1 else np.empty(0)
-    require((np.isin(levels, range(44))).all(), "a length must be a power of two of the first")
+    require(are_in(levels, np.arange(44.0)).all(), "a length must be a power of two of the first")
     require((np.diff(levels) <= 0.0).all(), "older periods must not be shorter")
     _, repeats = np.unique(levels, return_counts=True)
     require((repeats <= KEEP).all(), f"there must be at most {KEEP} periods of one length")

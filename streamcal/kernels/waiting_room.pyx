@@ -4,6 +4,8 @@
 `streamcal.CalibratedClassifier` its predictions by the features of the sample.
 """
 
+from bisect import bisect_left
+
 
 cdef class WaitingRoom:
     """Values that wait, by place: the number of the event or of the prediction they are from.
@@ -60,6 +62,11 @@ cdef class WaitingRoom:
         """Return the places of the values with a name, sorted."""
         return list(self.by_name.get(name, ()))
 
+    def earliest(self, name):
+        """Return the first place of a value with a name, 0 if there is none."""
+        places = self.by_name.get(name)
+        return 0 if places is None else (<list> places)[0]
+
     def latest(self, name):
         """Return the last place of a value with a name, 0 if there is none."""
         places = self.by_name.get(name)
@@ -102,7 +109,7 @@ cdef class WaitingRoom:
         if found is not None:
             name = (<tuple> found)[0]
             places = self.by_name[name]
-            places.remove(place)
+            del places[bisect_left(places, place)]
             if len(places) == 0:
                 del self.by_name[name]
 

@@ -4,7 +4,7 @@ import marshal
 import operator
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ class Found(NamedTuple):
     now : int
         The place of the latest prediction.
     key : hashable
-        The features; None if no other prediction waited.
+        The features; None if no other prediction waited, and it is in no group.
     is_latest : bool
         Whether it is the one that is kept aside.
     """
@@ -153,27 +153,31 @@ class PredictionMemory:
         if self._room:
             self._room.drop_until(self._room.last - self.limit + 1)  # one less, for the latest
 
-    def find(self, x: Any, before: Set[int] = frozenset()) -> Found | None:
+    def find(self, x: Any, group: dict[Hashable, list[int]] | None = None) -> Found | None:
         """Return the prediction for these features, None if there is none.
 
-        Those at the places ``before`` belong to other samples, whose labels came with this one.
+        The rows of a group are found one after the other, all with the same ``group``, a dict that
+        is empty at first. It has the places that are left for the next rows, by features.
         """
         latest, room = self._latest, self._room
         now = room.last + (latest is not None)
-        is_latest = latest is not None and now not in before and is_same(latest[0], x)
-        if latest is not None and is_latest and not room:  # the usual case
+        is_latest = latest is not None and is_same(latest[0], x)
+        if latest is not None and is_latest and not room and group is None:  # the usual case
             return tuple.__new__(Found, (latest[1], now, now, None, True))
-        key = key_of(x) if room else None
+        key = key_of(x) if room or is_latest else None
         if key is None:
             return None
-        places = room.places(key)
-        if before:
-            places = [place for place in places if place not in before]
-        if is_latest:
-            places.append(now)
+        places = None if group is None else group.get(key)
+        if places is None:
+            places = room.places(key)
+            if is_latest:
+                places.append(now)
         if not places:
             return None
         place = self._choose(places, now)
+        if group is not None:
+            del places[bisect_left(places, place)]
+            group[key] = places
         if latest is not None and is_latest and place == now:
             return Found(latest[1], now, now, key, True)
         stored = room.get(place)
@@ -212,11 +216,11 @@ class PredictionMemory:
                 if self.delay != 0.0:
                     self._learn_delay(0)
                 return
-        places = self._room.places(found.key)
-        if len(places) > 1:
-            for other in places[: self._n_lost(places, found.now)]:
-                self._room.drop(other)
-        self._room.drop(place)
+        room, key = self._room, found.key
+        if self.delay is not None and room.earliest(key) != room.latest(key):
+            while 0 < (other := room.earliest(key)) < self._earliest_due(found.now):
+                room.drop(other)
+        room.drop(place)
         self._learn_delay(found.now - place)
 
     def _learn_delay(self, delay: int) -> None:
@@ -241,9 +245,11 @@ class PredictionMemory:
 
     def _n_lost(self, places: list[int], now: int) -> int:
         """Return how many of these predictions are so old that no label is expected."""
-        if self.delay is None:
-            return 0
-        return bisect_left(places, now - max(_LONG * self.delay, _SOON))
+        return 0 if self.delay is None else bisect_left(places, self._earliest_due(now))
+
+    def _earliest_due(self, now: int) -> float:
+        """Return the place before which labels seem to be lost, once a label has come."""
+        return now - max(_LONG * (self.delay or 0.0), _SOON)
 
     def _expected_place(self, places: list[int], now: int) -> float:
         """Return where the prediction of a label is expected, for features with these places."""

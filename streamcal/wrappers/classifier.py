@@ -1,7 +1,7 @@
 """A river classifier with calibrated probabilities."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
 from typing import Any
@@ -429,12 +429,10 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         as_weight(w / max(len(X), 1))
         given = [None] * len(X) if served is None else served
         recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
-        places: set[int] = set()
+        left: dict[Hashable, list[int]] = {}
         for x, each in zip(X, given, strict=True):
-            recalled.append(self._recall(x, each, kwargs, places))
-            raw, _, _, one = recalled[-1]
-            if one is not None:
-                places.add(one.place)
+            recalled.append(self._recall(x, each, kwargs, left))
+            raw, *_ = recalled[-1]
             self._strategy.for_labels(raw).check_features(x)
             if self.sampling_rate is not None:
                 check_two_labels((*raw, *y))
@@ -465,17 +463,21 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         do_all(*steps, *current.group_steps(rows, w), *count)
 
     def _recall(
-        self, x: Features, served: Any, kwargs: dict[str, Any], before: Set[int] = frozenset()
+        self,
+        x: Features,
+        served: Any,
+        kwargs: dict[str, Any],
+        group: dict[Hashable, list[int]] | None = None,
     ) -> tuple[Raw, Raw | None, Ticket | None, Found | None]:
         """Return the model's probabilities of a sample, the calibrated ones, and the ticket.
 
         They are those in ``served``, else those that are remembered, else the model predicts. The
-        last value is what was found in the memory, which still holds it; the places ``before``, of
-        other rows of a group, are passed over.
+        last value is what was found in the memory, which still holds it. For ``group`` see
+        `PredictionMemory.find`.
         """
         if served is not None:
             return *self._read_served(served), None
-        found = self._memory.find(x, before)
+        found = self._memory.find(x, group)
         if found is None or not found.prediction.raw:
             raw = self._known.complete(self._predict_raw(x, kwargs))
             return raw, None, None, found
