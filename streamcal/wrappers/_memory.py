@@ -259,9 +259,8 @@ class PredictionMemory:
         # twice, it was also predicted before, as for a comparison, and its label is not late.
         if len(places) < 2 or places[-1] != now:
             return 0.0
-        stored = [place for place in places if self._room.get(place) is not None]
-        others = len(self._room) - len(stored)
-        n_alike = self._room.n_names - bool(stored)
+        others = len(self._room) - (len(places) - 1)
+        n_alike = self._room.n_names - 1
         return now if others >= _MANY and n_alike == others else 0.0
 
     # Many labels ----------------------------------------------------------------------------------
