@@ -199,16 +199,17 @@ class KafkaSource:
     >>> config = {"bootstrap.servers": f"{broker.host}:{broker.port}", "fetch.wait.max.ms": 10}
     >>> def decode(message):
     ...     return Event(*json.loads(message.value()))
-    >>> folder = tempfile.TemporaryDirectory()
+    >>> folder, values = tempfile.TemporaryDirectory(), []
     >>> with (
     ...     Store(pathlib.Path(folder.name, "run.db")) as store,
     ...     KafkaSource(config, "scores", decode, partition=0) as source,
     ... ):
-    ...     run(source, IsotonicCalibrator(), lambda at, p: print(at, p.round(2)), store)
+    ...     run(source, IsotonicCalibrator(), lambda at, p: values.extend(p.round(2)), store)
     ...     store.notes["source"]
-    0 [0.2  0.33 0.5 ]
     3
     {'topic': 'scores', 'partition': 0, 'offset': 3}
+    >>> print(*values)  # in batches of as many messages as have come
+    0.2 0.33 0.5
     >>> folder.cleanup()
     """
 
