@@ -560,6 +560,25 @@ def test_batches_of_columns_and_a_sink_that_commits_at_the_end(tmp_path: Path) -
         assert sink.values[:20] == [expected[at] for at in range(20)]
 
 
+class Placed(Columns):
+    """The same with a position of its own."""
+
+    def commit(self, offset: int) -> int:
+        return -offset
+
+    def resume(self, offset: int, token: Any) -> None:
+        assert token == (-offset if offset else None)
+
+
+def test_a_position_is_saved_when_the_sink_can_commit(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run(Placed(), PlattCalibrator(), Whole([]), store, stop=Stops(4))
+        assert (store.offset, store.notes) == (0, {})
+        n = run(Placed(), PlattCalibrator(), Whole([]), store)
+        assert (store.offset, store.notes) == (n, {"source": -n, "sink": n})
+
+
 class Stops:
     """Raises after some calls, as Ctrl-C does."""
 

@@ -318,7 +318,7 @@ class _Loop:
         return self.offset == self.committed and (
             self.placed is None
             or self.store is None
-            or self.placed.commit(self.offset) == self.store.notes[_SOURCE]
+            or self.placed.commit(self.offset) == self.store.notes.get(_SOURCE)
         )
 
     def _commit(self) -> None:
