@@ -148,8 +148,7 @@ cdef class Histogram(Expert):
         if room > self.room:
             cells = <Cell *> realloc(self.cells, (room + 1) * sizeof(Cell))
             if cells == NULL:
-                with gil:
-                    raise MemoryError
+                raise MemoryError
             self.cells, self.room = cells, room
         return 0
 

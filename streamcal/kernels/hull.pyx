@@ -60,6 +60,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.score_index cimport (
     CLEAN,
     LEFT,
@@ -74,8 +75,6 @@ from streamcal.kernels.score_index cimport (
     Slot,
     find_slot,
     is_chunk,
-    out_of_memory,
-    prefetch,
 )
 
 cdef enum:
@@ -152,7 +151,7 @@ cdef class Hull(ScoreIndex):
             return 0
         edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
         if edges == NULL:
-            out_of_memory()
+            raise MemoryError
         hull.edges, hull.room = edges, room
         return 0
 

@@ -31,7 +31,7 @@ from streamcal.kernels.hull cimport (
 )
 from streamcal.kernels.score_index cimport (
     AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    find_slot, lost_digits, out_of_memory, tolerance,
+    find_slot, lost_digits, tolerance,
 )
 
 import numpy as np
@@ -280,7 +280,7 @@ cdef class IsotonicRegression(Hull):
         if slots == NULL or pairs == NULL:
             free(slots)
             free(pairs)
-            out_of_memory()
+            raise MemoryError
         try:
             self.copy_slots(slots)
             n_pairs = nearest_pairs(slots, n, pairs, max(1, self.max_scores // 8))
@@ -445,7 +445,7 @@ cdef class IsotonicRegression(Hull):
         cdef Slot *held = slots + n_own + n_other
         cdef Slot *slot
         if slots == NULL:
-            out_of_memory()
+            raise MemoryError
         try:
             self.copy_slots(held)
             for i in range(n_other):

@@ -27,7 +27,7 @@ from libc.string cimport memcpy, memset
 
 from streamcal.kernels.score_index cimport (
     Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, lost_digits, out_of_memory, tolerance,
+    has_vanished, lost_digits, tolerance,
 )
 
 import numpy as np
@@ -66,7 +66,7 @@ cdef class LabelIndex(ScoreIndex):
         self.costs = <double *> malloc(n * n * sizeof(double))
         self.losses = <double *> malloc(n * n * sizeof(double))
         if self.costs == NULL or self.losses == NULL:
-            out_of_memory()
+            raise MemoryError
         memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
 
     def __dealloc__(self):
@@ -210,11 +210,11 @@ cdef class LabelIndex(ScoreIndex):
             self.mixtures, (n + more) * 2 * self.n_labels * sizeof(double)
         )
         if mixtures == NULL:
-            out_of_memory()
+            raise MemoryError
         self.mixtures = mixtures
         idle = <int64_t *> realloc(self.idle, (n + more) * sizeof(int64_t))
         if idle == NULL:
-            out_of_memory()
+            raise MemoryError
         self.idle = idle
         self.n_mixtures = n + more
         self.n_idle = more

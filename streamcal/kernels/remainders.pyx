@@ -19,7 +19,6 @@ from libc.math cimport fabs
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from streamcal.kernels.score_index cimport out_of_memory
 
 cdef enum:
     FIRST_ROOM = 16  # places in a table
@@ -108,8 +107,8 @@ cdef class Remainders:
             self.set_room(max(<int64_t> FIRST_ROOM, 2 * self.room))
         parts = <double *> calloc(FIRST_PARTS, sizeof(double))
         if parts == NULL:
-            out_of_memory()
-            return NULL
+            with gil:
+                raise MemoryError
         at = self.find_place(score, which)
         at.score, at.which, at.n, at.room, at.parts = score, which, 0, FIRST_PARTS, parts
         self.size += 1
@@ -136,7 +135,7 @@ cdef class Remainders:
         cdef int64_t n = self.room, i
         cdef Remainder *table = <Remainder *> calloc(room, sizeof(Remainder))
         if table == NULL:
-            return out_of_memory()
+            raise MemoryError
         self.table, self.room = table, room
         for i in range(n):
             if before[i].parts != NULL:
@@ -194,7 +193,7 @@ cdef int reserve(Remainder *at, int room) except -1 nogil:
     if room > at.room:
         parts = <double *> realloc(at.parts, 2 * room * sizeof(double))
         if parts == NULL:
-            return out_of_memory()
+            raise MemoryError
         at.parts, at.room = parts, 2 * room
     return 0
 

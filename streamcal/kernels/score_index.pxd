@@ -5,18 +5,6 @@ from libc.stdint cimport int64_t
 from streamcal.kernels.exclusive cimport Shared
 
 
-cdef extern from *:
-    """
-    /* Have so many bytes fetched into the cache, a line of 64 at a time. */
-    static inline void prefetch(const void *at, size_t n) {
-    #if defined(__GNUC__) || defined(__clang__)
-        for (size_t i = 0; i < n; i += 64) __builtin_prefetch((const char *) at + i);
-    #endif
-    }
-    """
-    void prefetch(const void *at, size_t n) noexcept nogil
-
-
 cpdef enum:
     SLOTS = 128  # slots in a chunk at most; less would refuse old states (`_state/score_index.py`)
 
@@ -92,7 +80,6 @@ cdef struct ShortSample:
     float sum
 
 
-cdef int out_of_memory() except -1 with gil
 
 
 cdef class ScoreIndex(Shared):

@@ -51,6 +51,8 @@ from libc.math cimport INFINITY, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.prefetch cimport prefetch
+
 import numpy as np
 
 from streamcal.kernels.exclusive import no_collection
@@ -297,7 +299,7 @@ cdef class ScoreIndex(Shared):
         cdef Py_ssize_t n = scores.shape[0], i
         cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
         if slots == NULL:
-            out_of_memory()
+            raise MemoryError
         written.shape, written.keys = <int64_t *> &shape[0], NULL
         if keys.shape[0] > 0:
             written.keys = <double *> &keys[0]
@@ -372,7 +374,7 @@ cdef class ScoreIndex(Shared):
     cdef int check_whole(self) except -1 nogil:
         """Raise if memory ran out in the middle of a change."""
         if self.changing:
-            out_of_memory()
+            raise MemoryError
         return 0
 
     cdef int start_change(self) except -1 nogil:
@@ -399,7 +401,7 @@ cdef class ScoreIndex(Shared):
         cdef Sample sample
         cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
         if slots == NULL:
-            out_of_memory()
+            raise MemoryError
         try:
             if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
@@ -509,7 +511,7 @@ cdef class ScoreIndex(Shared):
         cdef Sample sample
         cdef int64_t i
         if queue == NULL:
-            out_of_memory()
+            raise MemoryError
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)
@@ -683,7 +685,7 @@ cdef class ScoreIndex(Shared):
     cdef int set_room(self, Chunk *chunk, int room) except -1 nogil:
         """Allocate room for this many slots in a chunk, or somewhat more."""
         if reserve(chunk, room) < 0:
-            out_of_memory()
+            raise MemoryError
         return 0
 
     cdef Chunk *split_or_shift(self, Chunk *chunk, int slot, double score) except NULL nogil:
@@ -874,7 +876,7 @@ cdef class ScoreIndex(Shared):
         cdef WrittenTree end = written
         try:
             if written.shape == NULL or written.keys == NULL:
-                out_of_memory()
+                raise MemoryError
             write_balanced(slots, n, 0, n_chunks, n_chunks, &end)
             self.replace(written, slots, n > 0)  # an empty chunk has nothing to fold
         finally:
@@ -934,7 +936,8 @@ cdef class ScoreIndex(Shared):
         cdef Chunk *chunk = <Chunk *> calloc(1, self.chunk_bytes)
         if chunk == NULL or reserve(chunk, room) < 0:
             free(chunk)
-            out_of_memory()
+            with gil:
+                raise MemoryError
         chunk.node.leaves = 1
         return chunk
 
@@ -947,7 +950,7 @@ cdef class ScoreIndex(Shared):
             if node == NULL:
                 while spare[0] != NULL:
                     free(take_node(spare))
-                out_of_memory()
+                raise MemoryError
             node.parent = spare[0]
             spare[0] = node
         return 0
@@ -967,10 +970,6 @@ cdef class ScoreIndex(Shared):
         self.release_summary(chunk)
         free(chunk.slots)
         free(chunk)
-
-
-cdef int out_of_memory() except -1 with gil:
-    raise MemoryError
 
 
 cdef int check_lengths(

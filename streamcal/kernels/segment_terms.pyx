@@ -75,6 +75,7 @@ from libc.string cimport memcpy
 
 from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.sigmoid cimport sigmoid
 
 import os
@@ -84,16 +85,6 @@ import numpy as np
 
 from streamcal._validation import is_na
 from streamcal.kernels.expert import restored
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define STREAMCAL_PREFETCH(address) __builtin_prefetch(address)
-    #else
-    #define STREAMCAL_PREFETCH(address) ((void) (address))
-    #endif
-    """
-    void prefetch "STREAMCAL_PREFETCH"(const void *address) noexcept nogil
 
 N_SPEEDS = SPEEDS
 N_MODELS = MODELS
@@ -479,10 +470,10 @@ cdef class SegmentTerms:
         # Most terms are in no cache, so all are asked for before the first one is used.
         for group in range(FIRST_FIELD, self.n_groups):
             self.sample.keys[group] = self.key_of(group, hashes)
-            prefetch(&self.slots[self.home(self.sample.keys[group])])
+            prefetch(&self.slots[self.home(self.sample.keys[group])], sizeof(uint32_t))
         for group in range(FIRST_FIELD, self.n_groups):
             slot = self.slots[self.home(self.sample.keys[group])]
-            prefetch(&self.terms[max(slot - 1, 0)])
+            prefetch(&self.terms[max(slot - 1, 0)], sizeof(Term))
         for group in range(FIRST_FIELD, self.n_groups):
             self.sample.places[group] = self.find(self.sample.keys[group])
 
