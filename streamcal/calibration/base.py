@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
@@ -321,9 +321,12 @@ class Calibrator(Stateful, Cloned, ABC):
     ) -> NDArray[np.float64]:
         """Return scores for `_predict_learn_read`, or raise; a label may be NaN."""
         known = ~np.isnan(labels)
-        self._check_samples(scores[known], labels[known], w[known])
-        self._check_scores(scores[~known])
-        return scores
+        if known.all():
+            return self._check_samples(scores, labels, w)[0]
+        checked = np.empty(len(scores))
+        checked[known] = self._check_samples(scores[known], labels[known], w[known])[0]
+        checked[~known] = self._check_scores(scores[~known])
+        return checked
 
     def _predict_learn_read(
         self,
@@ -345,6 +348,14 @@ class Calibrator(Stateful, Cloned, ABC):
             if y == y:
                 self.learn_one(score, y, w, x=read[i])
         return values
+
+    def _sampler(self) -> Callable[[float, float, float], float] | None:
+        """Return what `_predict_learn_read` does, for one sample that was checked; None: no such.
+
+        It takes score, label and weight, and returns the prediction. There is one for compiled
+        calibrators without fields.
+        """
+        return None
 
     def _batch_steps(
         self,

@@ -663,6 +663,22 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             do_all(*self._run_steps(*samples, values))
         return like_given(values, scores)
 
+    def _sampler(self) -> Callable[[float, float, float], float] | None:
+        names = "learn_one", "predict_one", "predict_learn_many"
+        own = all(getattr(type(self), name) is getattr(HedgedCalibrator, name) for name in names)
+        return self._predict_learn_one if own else None
+
+    def _predict_learn_one(self, p: float, y: float, w: float) -> float:
+        """Predict, then learn a sample that was checked; if ``y`` is NaN, only predict."""
+        if y != y:
+            return self.predict_one(p)
+        with self._mutex:
+            if not self._mixture.delay.mean and not self._held:  # the usual case
+                return self._kernel.predict_learn(p, y, w)
+            value = self.predict_one(p)
+            self.learn_one(p, y, w)
+            return value
+
     def _batch_steps(
         self,
         scores: NDArray[np.float64],

@@ -1,7 +1,7 @@
 """Isotonic calibration of a stream in any order, exact after every sample."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -355,6 +355,19 @@ class IsotonicCalibrator(Calibrator):
     def _learns_all(self) -> bool:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
+
+    def _sampler(self) -> Callable[[float, float, float], float] | None:
+        own = type(self).learn_one, type(self).predict_one
+        plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
+        if not plain or not self._learns_all():
+            return None
+        learn, step, nearest = self._regression.predict_learn, self._step, self._loss.z_range.clip
+
+        def predict_learn(score: float, y: float, w: float) -> float:
+            value = learn(score, y, w, step)
+            return value if value == value else nearest(score)
+
+        return predict_learn
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many

@@ -5,7 +5,7 @@ are clipped; values further outside [0, 1] are refused.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -114,6 +114,10 @@ class CompiledCalibrator(ProbabilityCalibrator):
             return super()._learn_steps(score, y, w, x, ticket)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         return (partial(self._kernel.learn, as_probability(score), as_label(y), weight),)
+
+    def _sampler(self) -> Callable[[float, float, float], float] | None:
+        kernel = self._batch_kernel()
+        return None if kernel is None else kernel.predict_learn
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many

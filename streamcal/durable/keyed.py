@@ -20,6 +20,7 @@ from streamcal.kernels.exclusive import no_fork
 from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
+FEW = 8  # samples of a key in the mean, below which one call for each is quicker than arrays
 
 
 class Samples(NamedTuple):
@@ -314,9 +315,10 @@ class KeyedCalibrator(Locked):
         x: Any = None,
     ) -> Samples:
         """Return the samples for `predict_learn_checked`, or raise."""
-        vector = as_vector(scores, "scores")
-        labels = as_vector(y, "y", finite=False)
-        weights = as_weights(w, len(vector))
+        # Copies: another thread may write to the arrays after they are checked.
+        vector = np.array(as_vector(scores, "scores"))
+        labels = np.array(as_vector(y, "y", finite=False))
+        weights = np.array(as_weights(w, len(vector)))
         check_same_length(labels, len(vector), "y")
         if len(keys) != len(vector):
             raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
@@ -333,27 +335,22 @@ class KeyedCalibrator(Locked):
         return self._fresh._read_fields(x, n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
-        """Predict and learn samples, those of each key in one call."""
-        groups, *columns = samples
+        """Predict and learn samples, those of each key in order."""
         values = np.empty(len(samples.scores))
+        n_samples, n_keys = len(values), len(samples.groups)
+        is_compiled = samples.read is None and self._fresh._sampler() is not None
+        learn = _one_by_one if is_compiled and n_samples < FEW * n_keys else _together
+        learn_key = learn(samples, values)
         with self._mutex, no_fork:
-            for key, at in groups.items():
-                of_key: list[Any] = [None if column is None else column[at] for column in columns]
-                values[at] = self._predict_learn_key(key, *of_key)
-        return values
-
-    def _predict_learn_key(
-        self, key: Hashable, scores: Vector, y: Vector, w: Vector, read: NDArray[Any] | None
-    ) -> Vector:
-        calibrator = self._find_or_make(key)
-        closes = calibrator._has_open_burst()
-        try:
-            values = calibrator._predict_learn_read(read, scores, y, w)
-            if closes or not np.isnan(y).all():
-                self._cache.changed(key, calibrator)
-        except BaseException:
-            self._cache.changed_in_part(key)
-            raise
+            for key, at in samples.groups.items():
+                calibrator = self._find_or_make(key)
+                changes = calibrator._has_open_burst()
+                try:
+                    if learn_key(calibrator, at) or changes:
+                        self._cache.changed(key, calibrator)
+                except BaseException:
+                    self._cache.changed_in_part(key)
+                    raise
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
@@ -428,3 +425,40 @@ class KeyedCalibrator(Locked):
     def __repr__(self) -> str:
         stored = "" if self.store is None else f", store={self.store!r}"
         return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
+
+
+_LearnKey = Callable[[Calibrator, Any], bool]
+
+
+def _together(samples: Samples, values: Vector) -> _LearnKey:
+    """Return a function that predicts and learns samples of one key at once, through arrays.
+
+    It takes calibrator and positions, writes predictions to ``values``, and returns whether
+    anything was learned.
+    """
+    _, *columns = samples
+
+    def learn_key(calibrator: Calibrator, at: Any) -> bool:
+        scores, y, w, read = (None if column is None else column[at] for column in columns)
+        values[at] = calibrator._predict_learn_read(read, scores, y, w)
+        return not np.isnan(y).all()
+
+    return learn_key
+
+
+def _one_by_one(samples: Samples, values: Vector) -> _LearnKey:
+    """Return what `_together` does, as a function that makes a compiled call for each sample."""
+    columns = samples.scores, samples.y, samples.w
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    places = range(len(rows))
+
+    def learn_key(calibrator: Calibrator, at: Any) -> bool:
+        predict_learn: Any = calibrator._sampler()
+        learned = False
+        for i in places[at] if type(at) is slice else at:
+            score, y, w = rows[i]
+            values[i] = predict_learn(score, y, w)
+            learned = learned or y == y
+        return learned
+
+    return learn_key

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable, Iterable
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
 
 Groups = dict[Any, Any]
-"""Positions of samples by key: arrays, or a slice."""
+"""Positions of samples by key: lists, arrays, or a slice."""
 
 
 def group(keys: Iterable[Hashable]) -> Groups:
@@ -21,7 +22,7 @@ def group(keys: Iterable[Hashable]) -> Groups:
     Examples
     --------
     >>> group(["b", "a", "b"])
-    {'b': array([0, 2]), 'a': array([1])}
+    {'b': [0, 2], 'a': [1]}
     """
     places: dict[Any, list[int]] = {}
     for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
@@ -29,7 +30,7 @@ def group(keys: Iterable[Hashable]) -> Groups:
             places.setdefault(key, []).append(at)
         except TypeError:
             raise not_a_key(key) from None
-    return {key: np.array(at, np.intp) for key, at in places.items()}
+    return places
 
 
 def name_of(key: Hashable) -> str:
@@ -47,6 +48,8 @@ def name_of(key: Hashable) -> str:
     >>> name_of(("a", True, None)), name_of(("a", 1.0, None)), name_of("1")
     ('key:["a", 1, null]', 'key:["a", 1, null]', 'key:"1"')
     """
+    if type(key) is str and key.isascii():  # the usual case; `dumps` is this, and slower
+        return PREFIX + encode_basestring_ascii(key)
     return PREFIX + json.dumps(_plain(key))
 
 

@@ -41,6 +41,15 @@ cdef class Expert(Shared):
                 out[i] = self.answer(scores[i])
         return answers
 
+    def predict_learn(self, double score, double y, double w):
+        """Predict, then learn a sample that has been checked; if ``y`` is NaN, only predict."""
+        cdef double answer
+        with self.lock:
+            answer = self.answer(score)
+            if y == y:
+                self.teach(score, y, w)
+        return answer
+
     def predict_learn_many(
         self, const double[::1] scores, const double[::1] y, const double[::1] w
     ):

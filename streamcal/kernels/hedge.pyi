@@ -26,6 +26,7 @@ class Hedge(Exclusive):
         mixtures: Any = None,
         current: Any = None,
     ) -> None: ...
+    def predict_learn(self, score: float, y: float, w: float) -> float: ...
     def learn_group(
         self,
         scores: list[float],

@@ -143,6 +143,25 @@ cdef class Hedge(Exclusive):
         if error is not None:
             raise error
 
+    def predict_learn(self, double score, double y, double w):
+        """Predict, then learn a sample whose label is immediate: `predict`, then `learn`."""
+        cdef Py_ssize_t i, n = self.answers.shape[0]
+        cdef double mean = 0.0
+        self.acquire()
+        try:
+            for i in range(n):
+                self.answers[i] = self.answer_of(i, score)
+                mean += self.mixed[i] * self.clipped(self.answers[i])
+            if self.n_samples == 0:
+                mean = score
+            error = self.teach(n, score, y, w)
+            self.weigh(&self.answers[0], NULL, NULL, y, w, 0.0)
+        finally:
+            self.release()
+        if error is not None:
+            raise error
+        return mean
+
     def learn_group(self, scores, y, double w, double delay, served, mixtures):
         """Teach the experts the rows of a group, which counts as one sample.
 

@@ -99,6 +99,16 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             return self.value(score, step)
 
+    def predict_learn(self, double score, double s, double w, bint step):
+        """Predict, then learn a sample; if ``s`` is NaN, only predict. NaN: nothing was learned."""
+        cdef double answer
+        with self.lock:
+            self.check_whole()
+            answer = self.value(score, step)
+            if s == s:
+                self.learn_sample(score, s, w)
+        return answer
+
     def predict_learn_many(
         self, const double[::1] scores, const double[::1] s, const double[::1] w, bint step,
         double[:, ::1] out,

@@ -1,0 +1,155 @@
+"""What many keys cost `durable.run`, beside one stream without keys.
+
+    python benchmarks/many_keys.py [--events 200000] [--only platt] [--runs 3]
+
+Streams of events in batches of 1,000 go through `run` into a store, with one calibrator for all, for
+10 and for 1,000 keys that are equally frequent, and for keys by Zipf's law (exponent 1.2, up to 10⁶
+keys, ``max_live=1000``). The first half of the events fills the calibrators and is not counted. For
+each it prints microseconds and bytes written per event, and the ratio of times to the stream
+without keys, which runs right before it: the median of ``--runs``. Beside them:
+
+* SQLite alone: a row of the same bytes for each key of a batch, in one transaction,
+* a dict of river's `LogisticRegression` on the log odds, without a store.
+"""
+
+import argparse
+import gc
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from river import linear_model
+
+from streamcal import (
+    Calibrator,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    KeyedCalibrator,
+    PlattCalibrator,
+)
+from streamcal.durable import Event, Store, run
+
+BATCH = 1_000
+KINDS: dict[str, Callable[[], Calibrator]] = {
+    "isotonic": lambda: IsotonicCalibrator(window=200),
+    "platt": PlattCalibrator,
+    "hedge": HedgedCalibrator,
+}
+KEYS = ("none", "10", "1000", "zipf")
+
+
+def keys_of(how: str, n: int, rng: np.random.Generator) -> Sequence[object]:
+    """Return a key for each of ``n`` events."""
+    if how == "none":
+        return [None] * n
+    if how == "zipf":
+        return [f"k{k}" for k in np.minimum(rng.zipf(1.2, n), 10**6).tolist()]
+    return [f"k{k}" for k in rng.integers(int(how), size=n).tolist()]
+
+
+def events_of(how: str, n: int) -> list[Event]:
+    """Return a stream whose scores are too extreme."""
+    rng = np.random.default_rng(0)
+    scores = rng.random(n)
+    odds = np.log(scores / (1.0 - scores))
+    labels = (rng.random(n) < 1.0 / (1.0 + np.exp(-0.6 * odds))).astype(float)
+    keys = keys_of(how, n, rng)
+    return [
+        Event(p, y, key=key)
+        for p, y, key in zip(scores.tolist(), labels.tolist(), keys, strict=True)
+    ]
+
+
+def written() -> int:
+    """Return how many bytes this process has written so far (Linux)."""
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
+
+
+def measure(kind: str, how: str, n: int) -> tuple[float, float]:
+    """Return microseconds and bytes per event of the second half of a stream."""
+    events = events_of(how, n)
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "run.db")) as store:
+        max_live = 1_000 if how == "zipf" else None
+        keyed = KeyedCalibrator(KINDS[kind](), max_live=max_live, store=store)
+        run(events[: n // 2], keyed, _nowhere, store=store, batch_size=BATCH)
+        gc.collect()
+        before, begun = written(), time.perf_counter()
+        run(events, keyed, _nowhere, store=store, batch_size=BATCH)
+        took = time.perf_counter() - begun
+        return took / (n - n // 2) * 1e6, (written() - before) / (n - n // 2)
+
+
+def _nowhere(offset: int, values: object) -> None:
+    """Take values."""
+
+
+def sqlite_alone(size: int, n_keys: int, n_batches: int = 20) -> float:
+    """Return microseconds per row of this size, one row per event, one transaction per batch."""
+    rng, data = np.random.default_rng(0), bytes(size)
+    with tempfile.TemporaryDirectory() as folder:
+        database = sqlite3.connect(Path(folder, "x.db"), isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("CREATE TABLE states (key TEXT PRIMARY KEY, data BLOB)")
+        begun = time.perf_counter()
+        for _ in range(n_batches):
+            database.execute("BEGIN")
+            rows = [(f"k{k}", data) for k in rng.integers(n_keys, size=BATCH).tolist()]
+            database.executemany("INSERT OR REPLACE INTO states VALUES (?, ?)", rows)
+            database.execute("COMMIT")
+        took = time.perf_counter() - begun
+        database.close()
+    return took / (n_batches * BATCH) * 1e6
+
+
+def river_alone(how: str, n: int) -> float:
+    """Return microseconds per event of a dict of logistic regressions, without a store."""
+    models: dict[object, linear_model.LogisticRegression] = {}
+    events = events_of(how, n)
+    begun = time.perf_counter()
+    for event in events:
+        x = {"z": float(np.log(event.score / (1.0 - event.score)))}
+        model = models.get(event.key)
+        if model is None:
+            model = models[event.key] = linear_model.LogisticRegression()
+        model.predict_proba_one(x)
+        model.learn_one(x, event.y)
+    return (time.perf_counter() - begun) / n * 1e6
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", choices=KINDS, action="append")
+    parser.add_argument("--keys", choices=KEYS, action="append")
+    parser.add_argument("--no-peers", action="store_true")
+    args = parser.parse_args()
+    for kind in args.only or KINDS:
+        for how in args.keys or KEYS:
+            ratios, found = [], []
+            for _ in range(args.runs):
+                base, _bytes = measure(kind, "none", args.events)
+                found.append(measure(kind, how, args.events) if how != "none" else (base, _bytes))
+                ratios.append(found[-1][0] / base)
+            took, size = np.median(found, axis=0)
+            print(
+                f"{kind:9} {how:5} {took:8.2f} µs {size:8.0f} B   x {np.median(ratios):6.2f}",
+                flush=True,
+            )
+    if not args.no_peers:
+        for size in (170, 8_600, 27_000):
+            print(f"SQLite alone, {size} B, 1000 keys: {sqlite_alone(size, 1_000):.2f} µs")
+        for how in ("none", "1000"):
+            print(f"river's LogisticRegression, {how}: {river_alone(how, 20_000):.2f} µs")
+
+
+if __name__ == "__main__":
+    main()
