@@ -2,10 +2,10 @@
 
     python benchmarks/many_keys.py [--events 200000] [--only platt] [--runs 3]
 
-Streams of events in batches of 1,000 go through `run` into a store, with one calibrator for all, for
-10 and for 1,000 keys that are equally frequent, and for keys by Zipf's law (exponent 1.2, up to 10⁶
-keys, ``max_live=1000``). The first half of the events fills the calibrators and is not counted. For
-each it prints microseconds and bytes written per event, and the ratio of times to the stream
+Streams of events in batches of 1,000 go through `run` into a store, with one calibrator for all,
+for 10 and for 1,000 keys that are equally frequent, and for keys by Zipf's law (exponent 1.2, up to
+10⁶ keys, ``max_live=1000``). The first half of the events fills the calibrators and is not counted.
+For each it prints microseconds and bytes written per event, and the ratio of times to the stream
 without keys, which runs right before it: the median of ``--runs``. Beside them:
 
 * SQLite alone: a row of the same bytes for each key of a batch, in one transaction,

@@ -276,6 +276,47 @@ def wrapper() -> Any:
     return model
 
 
+A, B, C, LATEST = ({"a": value} for value in (0.55, 0.6, 0.7, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("act", "learned"),
+    [
+        (lambda model: model.predict_proba_one({"a": 0.75}), []),
+        (lambda model: model.learn_one({"a": 9.0}, True), []),
+        (lambda model: model.learn_one(A, True), [A]),
+        (lambda model: model.learn_one(LATEST, True), [LATEST]),
+        (lambda model: model.learn_group([A, LATEST, C], [True, True, False]), [A, LATEST, C]),
+    ],
+)
+def test_a_prediction_waits_until_its_label_is_learned(act: Any, learned: list[Any]) -> None:
+    """And it has the ticket that it would have without the interruption."""
+
+    def start() -> Any:
+        model = wrapper()
+        for x in (A, B, C, LATEST):
+            model.predict_proba_one(x)
+        return model
+
+    def ticket_of(model: Any, x: Any) -> Any:
+        model._memory.store_latest(model._make_ticket)
+        found = model._memory.find(x)
+        return found and found.prediction.ticket
+
+    whole = start()
+    expected = {x["a"]: ticket_of(start(), x) for x in (A, B, C, LATEST)}
+    before = whole.to_bytes()
+    n_points, _ = points_of(lambda: act(whole))
+    assert n_points
+    for k in range(n_points):
+        model = start()
+        interrupt(lambda model=model: act(model), k, InterruptionError())  # type: ignore[misc]
+        gone = [] if model.to_bytes() == before else learned
+        for x in (A, B, C, LATEST):
+            wanted = None if x in gone else expected[x["a"]]
+            assert ticket_of(model, x) == wanted, f"at {k}: {x}"
+
+
 def read_bytes(_: Path) -> Callable[[], Any]:
     data = SegmentCalibrator(["a"]).to_bytes()
     return lambda: SegmentCalibrator.from_bytes(data)

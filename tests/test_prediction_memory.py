@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, Served
+from streamcal._whole import do_all
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _memory
 from streamcal.wrappers._memory import PredictionMemory
@@ -45,11 +46,11 @@ def taken(memory: PredictionMemory, x: Any, make_tickets: Any) -> Any:
     found = memory.find(x)
     if found is None:
         memory.warn_if_late(x)
-    if found is None or not found.is_latest:
+    if found is None or found.aside is None:
         memory.store_latest(make_tickets)
     if found is None:
         return None
-    memory.take(found)
+    do_all(*memory.take_steps([found]))
     return found.prediction
 
 
@@ -860,7 +861,7 @@ def test_a_label_belongs_to_the_nearest_place(random: Any, n_kinds: int) -> None
         # Before the first label, the latest of several may be a repeated prediction.
         if memory.delay is not None or places[-1] != now:
             assert found.place == place
-        memory.take(found)
+        do_all(*memory.take_steps([found]))
         left = [each for each in places if each != found.place and each not in lost]
         assert memory._room.places(key) == left
 

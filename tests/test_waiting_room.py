@@ -57,11 +57,12 @@ def test_random_programs_do_the_same_as_a_list(random: randoms.Random) -> None:
     listed = Listed()
     for step in range(40):
         place = random.randint(0, listed.last + 1)
+        next_place = listed.last + 1
         later = listed.last + random.randint(1, 3)
         kind = random.randrange(7)
         for each in (room, listed):
             if kind < 3:
-                each.append("abc"[step % 3], step)
+                each.add(next_place, "abc"[step % 3], step)
             elif kind == 3:
                 each.add(later, "abc"[step % 3], step)
             elif kind == 4:
@@ -79,7 +80,7 @@ def test_random_programs_do_the_same_as_a_list(random: randoms.Random) -> None:
 
 def test_a_name_without_a_hash_changes_nothing() -> None:
     room = WaitingRoom([(1, "a", 0.5)])
-    for change in (lambda: room.append([], 1), lambda: room.add(5, {}, 1)):
+    for change in (lambda: room.store_aside(None, [], 1), lambda: room.add(5, {}, 1)):
         with pytest.raises(TypeError, match="unhashable"):
             change()
         assert list(room) == [(1, "a", 0.5)]

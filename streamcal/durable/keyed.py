@@ -436,10 +436,10 @@ def _together(samples: Samples, values: Vector) -> _LearnKey:
     It takes calibrator and positions, writes predictions to ``values``, and returns whether
     anything was learned.
     """
-    _, *columns = samples
 
     def learn_key(calibrator: Calibrator, at: Any) -> bool:
-        scores, y, w, read = (None if column is None else column[at] for column in columns)
+        read = None if samples.read is None else samples.read[at]
+        scores, y, w = samples.scores[at], samples.y[at], samples.w[at]
         values[at] = calibrator._predict_learn_read(read, scores, y, w)
         return not np.isnan(y).all()
 

@@ -23,6 +23,8 @@ cdef class WaitingRoom:
     ----------
     last : int
         The latest place at which a value has been added; 0 before the first.
+    aside : object
+        A value that waits without a place: the next one, if it is stored. None if there is none.
 
     Examples
     --------
@@ -38,6 +40,7 @@ cdef class WaitingRoom:
     cdef dict by_name  # places, sorted
     cdef long long first  # nothing waits at an earlier place
     cdef readonly long long last
+    cdef public object aside
 
     def __init__(self, given=()):
         self.by_place, self.by_name, self.first, self.last = {}, {}, 1, 0
@@ -87,10 +90,6 @@ cdef class WaitingRoom:
             place += 1
         return found
 
-    def append(self, name, value):
-        """Add a value at the place after the last."""
-        self.add(self.last + 1, name, value)
-
     def add(self, long long place, name, value):
         """Add a value at a place after the last, or replace one that has the same name."""
         cdef list places
@@ -101,6 +100,19 @@ cdef class WaitingRoom:
                 self.first = place
             self.last = max(self.last, place)
         self.by_place[place] = (name, value)
+
+    def store_aside(self, aside, name, value):
+        """Add a value in place of the one ``aside``, unless another is aside now."""
+        if self.aside is aside:
+            self.add(self.last + 1, name, value)
+            self.aside = None
+
+    def drop_aside(self, aside, long long place):
+        """Drop the value ``aside``; it is at a place if it has been stored."""
+        if self.aside is aside:
+            self.aside = None
+        else:
+            self.drop(place)
 
     def drop(self, long long place):
         """Drop the value at a place, if there is one."""

@@ -5,11 +5,13 @@ import operator
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from river.base.typing import ClfTarget
 
+from streamcal._whole import Step
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.waiting_room import WaitingRoom
 from streamcal.wrappers._features import is_alike, is_same, key_of, shallow, snapshot
@@ -52,6 +54,9 @@ class Prediction(NamedTuple):
     ticket: Ticket | None = None
 
 
+_Aside = tuple[Any, Prediction]
+
+
 class Found(NamedTuple):
     """The prediction that a label belongs to, which is still remembered.
 
@@ -65,15 +70,15 @@ class Found(NamedTuple):
         The place of the latest prediction.
     key : hashable
         The features; None if no other prediction waited, and it is in no group.
-    is_latest : bool
-        Whether it is the one that is kept aside.
+    aside : tuple or None
+        Features and prediction as they are kept aside; None if it has been stored.
     """
 
     prediction: Prediction
     place: int
     now: int
     key: Hashable
-    is_latest: bool
+    aside: "_Aside | None"
 
 
 class PredictionMemory:
@@ -90,7 +95,8 @@ class PredictionMemory:
     two samples.
 
     A label is learned in three steps: `find` changes nothing, so the sample may still be refused;
-    `store_latest` comes before anything learns, and `take` forgets what was found.
+    `store_latest` comes before anything learns; `take_steps` forget what was found, together with
+    what the calibrators learn.
 
     Usually the label comes at once. The latest prediction is therefore kept aside, without a hash
     and without a ticket, until the calibrators are about to change or another prediction is made.
@@ -119,10 +125,10 @@ class PredictionMemory:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # The features of the latest prediction, and what was predicted, without a ticket.
-        self._latest: tuple[Any, Prediction] | None = None
+        # Predictions by features. Aside are the features of the latest, and it without a ticket.
+        self._room: WaitingRoom[Prediction | _Packed] = WaitingRoom()
         self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
-        self._room: WaitingRoom[Prediction | _Packed] = WaitingRoom()  # by features
+        self._failed: _Aside | None = None  # the latest prediction for which no ticket was made
         self.delay: float | None = None
         self._labels: tuple[ClfTarget, ...] = ()  # of the latest packed prediction
         self._unremembered = _Unremembered(limit)
@@ -132,13 +138,14 @@ class PredictionMemory:
 
     def __len__(self) -> int:
         """Return how many predictions wait for their labels."""
-        return (self._latest is not None) + len(self._room)
+        return (self._room.aside is not None) + len(self._room)
 
     def add(
         self, x: Any, parts: Parts, make_ticket: MakeTicket, asked: str = "probabilities"
     ) -> None:
         """Remember the prediction of ``asked``, the label or probabilities, for ``x``."""
-        latest = self._latest
+        room = self._room
+        latest = room.aside
         if latest is not None:
             if self._asked not in (asked, "both") and is_same(latest[0], x):
                 self._asked = "both"
@@ -148,10 +155,10 @@ class PredictionMemory:
         if kept is None:
             self._unremembered.add(x)
         else:
-            self._latest = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
+            room.aside = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
             self._asked = asked
-        if self._room:
-            self._room.drop_until(self._room.last - self.limit + 1)  # one less, for the latest
+        if room:
+            room.drop_until(room.last - self.limit + 1)  # one less, for the latest
 
     def find(self, x: Any, group: dict[Hashable, list[int]] | None = None) -> Found | None:
         """Return the prediction for these features, None if there is none.
@@ -159,11 +166,12 @@ class PredictionMemory:
         The rows of a group are found one after the other, all with the same ``group``, a dict that
         is empty at first. It has the places that are left for the next rows, by features.
         """
-        latest, room = self._latest, self._room
+        room = self._room
+        latest: _Aside | None = room.aside
         now = room.last + (latest is not None)
         is_latest = latest is not None and is_same(latest[0], x)
         if latest is not None and is_latest and not room and group is None:  # the usual case
-            return tuple.__new__(Found, (latest[1], now, now, None, True))
+            return tuple.__new__(Found, (latest[1], now, now, None, latest))
         key = key_of(x) if room or is_latest else None
         if key is None:
             return None
@@ -179,12 +187,12 @@ class PredictionMemory:
             del places[bisect_left(places, place)]
             group[key] = places
         if latest is not None and is_latest and place == now:
-            return Found(latest[1], now, now, key, True)
+            return Found(latest[1], now, now, key, latest)
         stored = room.get(place)
         if stored is None:  # another thread or a signal handler took it
             return None
         prediction = stored.unpack() if isinstance(stored, _Packed) else stored
-        return Found(prediction, place, now, key, False)
+        return Found(prediction, place, now, key, None)
 
     def warn_if_late(self, x: Any) -> None:
         """Warn if these features were predicted before others, and could not be remembered."""
@@ -194,39 +202,46 @@ class PredictionMemory:
     def store_latest(self, make_ticket: MakeTicket, found: Sequence[Found | None] = ()) -> None:
         """Store the latest prediction with its ticket, while the calibrators are as they were.
 
-        It stays aside if it is one of those that were ``found``, as `take` will forget it.
+        It stays aside if it is one of those that were ``found``: their labels are about to be
+        learned.
         """
-        latest = self._latest
-        if latest is None or any(each is not None and each.is_latest for each in found):
+        latest: _Aside | None = self._room.aside
+        if latest is None or id(latest) in [id(each.aside) for each in found if each is not None]:
             return
-        self._latest = None  # first, so that an error in what follows is not raised again and again
         kept, prediction = latest
-        packed = self._pack(prediction._replace(ticket=make_ticket(prediction.raw, kept)))
-        self._room.append(key_of(kept), packed)
+        try:
+            packed = self._pack(prediction._replace(ticket=make_ticket(prediction.raw, kept)))
+        except BaseException:
+            if self._failed is latest:  # a calibrator's error would be raised again and again
+                self._room.aside = None
+            self._failed = latest
+            raise
+        self._room.store_aside(latest, key_of(kept), packed)
 
-    def take(self, found: Found) -> None:
-        """Forget a prediction that was found, since its label is learned.
-
-        A signal handler may have predicted since then, so that it is stored now.
-        """
-        latest, place = self._latest, found.place
-        if found.is_latest and latest is not None and latest[1] is found.prediction:
-            self._latest = None
-            if found.key is None:
-                if self.delay != 0.0:
-                    self._learn_delay(0)
-                return
-        room, key = self._room, found.key
-        if self.delay is not None and room.earliest(key) != room.latest(key):
-            while 0 < (other := room.earliest(key)) < self._earliest_due(found.now):
-                room.drop(other)
-        room.drop(place)
-        self._learn_delay(found.now - place)
-
-    def _learn_delay(self, delay: int) -> None:
-        """Learn how many predictions came between a prediction and its label."""
-        mean = float(delay) if self.delay is None else self.delay
-        self.delay = mean + _RATE * (delay - mean)
+    def take_steps(self, found: Sequence[Found]) -> list[Step]:
+        """Return what forgets predictions, as their labels are learned; steps for `do_all`."""
+        room, mean = self._room, self.delay
+        if mean == 0.0 and found and found[0].key is None:  # the usual case
+            return [partial(room.drop_aside, found[0].aside, found[0].place)]
+        steps: list[Step] = []
+        places_of: dict[Hashable, list[int]] = {}
+        for _, place, now, key, aside in found:
+            forget = partial(room.drop, place)
+            # A signal handler may predict before the steps, and so store what is aside now.
+            steps.append(forget if aside is None else partial(room.drop_aside, aside, place))
+            if key is not None:
+                places = places_of.setdefault(key, room.places(key))
+                if mean is not None and len(places) > 1:
+                    n_lost = bisect_left(places, _earliest_due(now, mean))
+                    steps += [partial(room.drop, lost) for lost in places[:n_lost]]
+                    del places[:n_lost]
+                at = bisect_left(places, place)
+                del places[at : at + (places[at : at + 1] == [place])]
+            late = float(now - place)
+            mean = late if mean is None else mean + _RATE * (late - mean)
+        if mean != self.delay:
+            steps.append(partial(setattr, self, "delay", mean))
+        return steps
 
     # Several of equal features --------------------------------------------------------------------
 
@@ -245,11 +260,7 @@ class PredictionMemory:
 
     def _n_lost(self, places: list[int], now: int) -> int:
         """Return how many of these predictions are so old that no label is expected."""
-        return 0 if self.delay is None else bisect_left(places, self._earliest_due(now))
-
-    def _earliest_due(self, now: int) -> float:
-        """Return the place before which labels seem to be lost, once a label has come."""
-        return now - max(_LONG * (self.delay or 0.0), _SOON)
+        return 0 if self.delay is None else bisect_left(places, _earliest_due(now, self.delay))
 
     def _expected_place(self, places: list[int], now: int) -> float:
         """Return where the prediction of a label is expected, for features with these places."""
@@ -287,6 +298,11 @@ class PredictionMemory:
         if len(self._labels) != len(raw) or not all(map(operator.is_, self._labels, raw)):
             self._labels = tuple(raw)
         return _Packed(packed, self._labels)
+
+
+def _earliest_due(now: int, delay: float) -> float:
+    """Return the place before which labels seem to be lost, for a mean delay."""
+    return now - max(_LONG * delay, _SOON)
 
 
 class _Packed:

@@ -347,23 +347,22 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         if found is None and served is None:
             self._memory.warn_if_late(x)
-        if found is None or not found.is_latest:
+        if found is None or found.aside is None:
             self._memory.store_latest(self._make_ticket)
         if w == 1.0 and not kwargs:
             self.classifier.learn_one(x, y)
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
 
-        if found is not None:
-            self._memory.take(found)
-        steps: Iterable[Step] = ()
+        steps: Sequence[Step] = ()
         if self._monitor is not None:
             sample = raw, self._segments_of(x), y, w
             current, steps = self._watch(self._monitor, [sample], [shown])
             if current is not self._strategy:  # the calibrators that made the ticket are replaced
                 strategy, ticket = current.for_labels(raw), None
         learn = strategy.learn_steps(raw, x, y, w, ticket)
-        do_all(*steps, *learn, *self._known.learn_steps(y, self._label_of_column))
+        take = () if found is None else self._memory.take_steps((found,))
+        do_all(*take, *steps, *learn, *self._known.learn_steps(y, self._label_of_column))
 
     def learn_group(
         self,
@@ -445,9 +444,6 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         for x, label in zip(X, y, strict=True):
             self._call("learn_one", x, label, **kwargs, w=w)
 
-        for one in found:
-            if one is not None:
-                self._memory.take(one)
         both = zip(recalled, X, y, strict=True)
         rows = [(raw, x, label, ticket) for (raw, _, ticket, _), x, label in both]
         current = self._strategy
@@ -460,7 +456,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             if current is not self._strategy:
                 rows = [(raw, x, label, None) for raw, x, label, _ in rows]
         count = self._known.group_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
-        do_all(*steps, *current.group_steps(rows, w), *count)
+        learn = current.group_steps(rows, w)
+        take = self._memory.take_steps([one for one in found if one is not None])
+        do_all(*take, *steps, *learn, *count)
 
     def _recall(
         self,
