@@ -8,6 +8,7 @@ fails::
     python -m tests.hostile_states N_CASES [CLASS [FIRST_CASE]]
 """
 
+import contextlib
 import copy
 import functools
 import json
@@ -57,6 +58,7 @@ from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
+from streamcal.durable.journal import Journal, learn_again
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
@@ -146,6 +148,25 @@ def moments(timeline: Timeline, i: int) -> None:
     start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
     timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
     timeline.updated, timeline.end = float(i), 100 * i
+
+
+def logged(journal: Journal, i: int) -> None:
+    groups = {f"k{i % 3}": [0, 2], f"k{3 + i % 5}": [1]}
+    y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
+    batch = groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])
+    both = [*journal.by_name()]
+    more = Journal.of([batch], {key: f'key:"{key}"' for key in groups})
+    journal.names += more.names
+    journal.counts += more.counts
+    journal.columns = np.concatenate([journal.columns, more.columns], axis=1)
+    assert len([*journal.by_name()]) == len(both) + 2
+
+
+def use_journal(journal: Journal) -> None:
+    for name, samples in journal.by_name():
+        assert isinstance(name, str)
+        with contextlib.suppress(ValueError):
+            learn_again(IsotonicCalibrator(), samples)
 
 
 def nothing(learner: Any, i: int) -> None:
@@ -239,6 +260,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: IsotonicCalibrator(losses.Tweedie(power=1.2), half_life=30.0), real),
         Example(lambda: many_scores(), real),
     ],
+    "Journal": [Example(Journal, logged)],
     "KernelCuSumRank": [
         Example(lambda: KernelCuSumRank(budget=12, window=40), rows),
         Example(
@@ -625,6 +647,8 @@ def use(learner: Any) -> None:
             learner.add(Event(0.5, id=i))
             learner.add(Event(math.nan, y=1.0, id=i - 3))
             learner.add(Event(math.nan, y=1.0, id=("k", i)))
+    elif isinstance(learner, Journal):
+        use_journal(learner)
     elif isinstance(learner, Timeline):
         n = learner.periods().n.sum()
         for i in range(30):

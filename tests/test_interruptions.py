@@ -310,7 +310,7 @@ def test_a_prediction_waits_until_its_label_is_learned(act: Any, learned: list[A
     assert n_points
     for k in range(n_points):
         model = start()
-        interrupt(lambda model=model: act(model), k, InterruptionError())  # type: ignore[misc]
+        interrupt(lambda model=model: act(model), k, InterruptionError())
         gone = [] if model.to_bytes() == before else learned
         for x in (A, B, C, LATEST):
             wanted = None if x in gone else expected[x["a"]]

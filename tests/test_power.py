@@ -181,8 +181,8 @@ def run_command(root: Path, n_batches: int | None) -> None:
     """Run the command; the process ends after so many batches."""
     original, batches = engine._Loop._commit, itertools.count(1)
 
-    def reached(self: Any) -> None:
-        original(self)
+    def reached(self: Any, whole: bool = False) -> None:
+        original(self, whole)
         mark("row", self.committed)
         if next(batches) == n_batches:
             os._exit(0)

@@ -254,13 +254,13 @@ def test_labels_that_are_late_wait_in_the_store(
     monkeypatch.setattr(engine, "Pace", _Always)
     original, calls, dead = engine._Loop._commit, 0, False
 
-    def crashing(self: Any) -> None:
+    def crashing(self: Any, whole: bool = False) -> None:
         nonlocal calls, dead
         calls += not dead
         if dead or calls == 1:
             dead = True
             raise Crash  # at the first call the table is begun, and nothing is committed
-        original(self)
+        original(self, whole)
         if calls in (3, 9) and not self.has_ended:
             dead = True
             raise Crash
@@ -417,7 +417,7 @@ def test_zeros_where_a_loss_of_power_lost_what_was_written(
     table, whole, whole_store = done
     out, store = whole.with_name("out.csv"), whole.with_name("run.db")
 
-    def reached(self: Any) -> None:
+    def reached(self: Any, whole: bool = False) -> None:
         raise Crash
 
     with monkeypatch.context() as patch:
@@ -647,8 +647,8 @@ def test_an_output_that_is_edited_while_a_run_is_under_way_is_not_replaced(
     out.write_bytes(b"older")
     original = engine._Loop._commit
 
-    def reached(self: Any) -> None:
-        original(self)
+    def reached(self: Any, whole: bool = False) -> None:
+        original(self, whole)
         out.write_bytes(b"newer")
 
     with monkeypatch.context() as patch:

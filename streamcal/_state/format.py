@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streamcal._state.checks import Arrays, Fields, as_int, as_list, require
 
 MAGIC = b"streamcal"
-VERSION = 12
+VERSION = 13
 
 DIGEST = 16
 _PREFIX = len(MAGIC) + 1 + 4

@@ -37,6 +37,7 @@ from streamcal.losses import (
 # public.
 _PACKAGES = ("calibration", "decision", "isotonic", "ordinal", "wrappers")
 _NOT_PUBLIC = {
+    "Journal": "streamcal.durable.journal",
     "LabelJoin": "streamcal.durable.labels",  # public in `durable`, which needs no other class
     "Timeline": "streamcal.durable.timeline",
 }

@@ -206,7 +206,8 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         y : bool, int or str
             The label.
         served : mapping from label to probability, or Served, optional
-            The probabilities when the sample was served; by default they are computed again. A
+            The probabilities when the sample was served; by default they are computed again. That
+            closes an open burst (see `HedgedCalibrator`), so pass them if labels arrive together. A
             result of `CalibratedClassifier.serve_one` is passed on to that classifier.
         decided : bool, int or str, optional
             The decision that was served; by default it is made again from the counts so far.

@@ -16,18 +16,45 @@ would overwrite the state of the other writer, so every call is refused until `r
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple, Self
 
 from streamcal._state import pack, restore
 from streamcal.calibration.base import Calibrator
 from streamcal.durable.errors import StoreError
+from streamcal.durable.journal import Batch
 from streamcal.durable.keys import PREFIX, key_of, name_of
 from streamcal.durable.rows import digest_of
+from streamcal.durable.sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
 _PLAIN = {str, int, float, bool, type(None)}  # a value of these types that equals a key is a key
+
+
+class Live(NamedTuple):
+    """A calibrator in memory, and its compiled call for one sample if it has one."""
+
+    calibrator: Calibrator
+    predict_learn: Callable[[float, float, float], float] | None
+
+    @classmethod
+    def of(cls, calibrator: Calibrator) -> Self:
+        """Return a calibrator with its call."""
+        return cls(calibrator, calibrator._sampler())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Live.of, (self.calibrator,)
+
+
+class Written(NamedTuple):
+    """A state in the store: the digest of its row, None if there is none, and its bytes."""
+
+    digest: bytes | None
+    size: int
+
+
+NOT_WRITTEN = Written(None, 0)
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
@@ -55,13 +82,14 @@ class CalibratorCache:
         self.fresh = fresh
         self.max_live = max_live
         self.store = store
-        self.live: OrderedDict[Hashable, Calibrator] = OrderedDict()
+        self.live: OrderedDict[Hashable, Live] = OrderedDict()
         self.compressed: dict[Hashable, bytes] = {}
         self._parameters = _parameters_of(fresh)
-        self._unsaved: set[Hashable] = set()
-        # Digests of the stored states from which calibrators continued, and of those being saved.
-        self._base: dict[Hashable, bytes] = {}
-        self._offered: dict[Hashable, bytes] = {}
+        self._unsaved: set[Hashable] = set()  # their states must be written
+        self._log = SampleLog()  # what others have learned
+        # The stored states from which calibrators continued, and those being saved.
+        self._base: dict[Hashable, Written] = {}
+        self._offered: dict[Hashable, Written] = {}
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
             store.check_count()
@@ -98,27 +126,28 @@ class CalibratorCache:
     @property
     def memory_usage(self) -> int:
         """Bytes of memory that calibrators take; O(number of those in memory)."""
-        live = sum(calibrator._raw_memory_usage for calibrator in self.live.values())
+        live = sum(calibrator._raw_memory_usage for calibrator, _ in self.live.values())
         return live + sum(map(len, self.compressed.values()))
 
     # Calibrators ----------------------------------------------------------------------------------
 
     def find(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator of a key, live from now on; None if it has none."""
-        if self.store is not None and self.store.version != self._version:
-            self._catch_up()
+        self._catch_up()
         _check(key)
-        calibrator = self.live.get(key)
-        if calibrator is None:
-            if key in self.compressed:
-                calibrator = self.restore(zlib.decompress(self.compressed[key]))
-            else:
-                calibrator = self._read(key)
-            if calibrator is not None:
-                self._make_live(key, calibrator)
-        elif self.max_live is not None:
+        found = self.find_live(key)
+        return None if found is None else found.calibrator
+
+    def find_live(self, key: Hashable) -> Live | None:
+        """Do what `find` does, for a key of a batch, which has been checked."""
+        found = self.live.get(key)
+        if found is None:
+            data = self.compressed.get(key)
+            calibrator = self._read(key) if data is None else self.restore(zlib.decompress(data))
+            return None if calibrator is None else self._make_live(key, calibrator)
+        if self.max_live is not None:
             self.live.move_to_end(key)
-        return calibrator
+        return found
 
     def _read(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator that the store has; None if it has none."""
@@ -130,30 +159,86 @@ class CalibratorCache:
         except KeyError:
             return None
         calibrator = self.restore(data)
-        self._base[key] = digest_of(name, data)
+        digest = self._stored_digest(key)
+        self._base[key] = Written(digest, len(data))
         return calibrator
 
-    def _make_live(self, key: Hashable, calibrator: Calibrator) -> None:
+    def _stored_digest(self, key: Hashable) -> bytes | None:
+        """Return the digest by which a change of the stored state is noticed."""
+        if self.store is None:
+            return None
+        own = key in self._log.behind  # its journals are those of this cache
+        return (self.store.written_digest if own else self.store.digest)(name_of(key))
+
+    def _make_live(self, key: Hashable, calibrator: Calibrator) -> Live:
         """Make a calibrator live; if there are too many, evict the least recently used one.
 
         After an interrupt at any statement each calibrator is still live or compressed.
         """
-        self.live[key] = calibrator
+        found = self.live[key] = Live.of(calibrator)
         self.compressed.pop(key, None)
         if self.max_live is None or len(self.live) <= self.max_live:
-            return
-        evicted, least_used = next(iter(self.live.items()))
-        if evicted in self._unsaved or self.store is None:
+            return found
+        evicted, (least_used, _) = next(iter(self.live.items()))
+        if evicted in self._unsaved or evicted in self._log or self.store is None:
             self.compressed[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
+            self._unsaved.add(evicted)
         else:
             self._base.pop(evicted, None)
         del self.live[evicted]
+        return found
 
-    def changed(self, key: Hashable, calibrator: Calibrator) -> None:
-        """Mark a calibrator, which may be new, as changed."""
+    def changed(self, key: Hashable, calibrator: Calibrator, n_samples: int | None = None) -> None:
+        """Mark a calibrator, which may be new, as changed.
+
+        ``n_samples``: it has learned so many samples of the present batch, and nothing else.
+        """
         if key not in self.live:
             self._make_live(key, calibrator)
+        if n_samples is not None and self._log.is_on and key not in self._unsaved:
+            base = self._base.get(key)
+            if base is not None and BYTES * n_samples < base.size:
+                self._log.take(key)
+                return
         self._unsaved.add(key)
+
+    def begin_batch(self) -> None:
+        """Prepare for a batch."""
+        self._catch_up()
+        if self._log.is_interrupted or self._log.n_bytes > 2 * MOST:
+            self._unsaved.update(self._log.drop())
+
+    def end_batch(self, batch: Batch) -> None:
+        """Keep the samples of a batch that has been learned, if calibrators need them."""
+        self._log.add(batch)
+
+    def keep_log(self, on: bool) -> None:
+        """From now on, journals may stand for states in `changes`; or never."""
+        self._unsaved.update(self._log.drop())
+        self._log = SampleLog()
+        if on and self.store is not None:
+            self._log.is_on = self._can_learn_again()
+            self._look_at_journals(self.store)
+
+    @property
+    def has_journals(self) -> bool:
+        """Whether the store has journals of this cache."""
+        return bool(self._log.journals)
+
+    def _look_at_journals(self, store: Store) -> None:
+        """Note what the store has in journals."""
+        self._log.journals = store.journals()
+        self._log.behind = set(map(key_of, store.names_in_journals()))
+
+    def _can_learn_again(self) -> bool:
+        """Return whether any process can restore calibrators and teach them samples."""
+        if self.fresh._sampler() is None or self.fresh.fields:
+            return False
+        try:
+            restore(self.fresh.to_bytes())
+        except (TypeError, ValueError):  # its loss is of a user
+            return False
+        return True
 
     def changed_in_part(self, key: Hashable) -> None:
         """Mark a calibrator as changed: it may have learned before it raised; no key is added."""
@@ -186,11 +271,14 @@ class CalibratorCache:
         if self.store is None or self.store.version == self._version:
             return
         version, stale = self.store.version, []
+        if self._log.is_on:  # a save that was interrupted may have been committed
+            self._unsaved.update(self._log.drop())
+            self._look_at_journals(self.store)
         for key in [*self.live, *self.compressed]:
-            digest = self.store.digest(name_of(key))
-            if digest is not None and digest == self._offered.get(key):
-                self._base[key] = digest  # a save that was interrupted after its commit
-            elif digest != self._base.get(key):
+            digest, offered = self._stored_digest(key), self._offered.get(key)
+            if digest is not None and offered is not None and digest == offered.digest:
+                self._base[key] = offered  # a save that was interrupted after its commit
+            elif digest != self._base.get(key, NOT_WRITTEN).digest:
                 stale.append(key)
         for key in stale:
             if key in self._unsaved:
@@ -206,16 +294,47 @@ class CalibratorCache:
     def unsaved_states(self) -> dict[str, bytes]:
         """Return the states that have changed since they were saved, by their names."""
         self._catch_up()
+        self._unsaved.update(self._log.drop())
+        return self._states_of(self._unsaved)
+
+    def changes(self, whole: bool) -> tuple[dict[str, Any], list[str]]:
+        """Return what a commit writes, by name, and the names that it removes.
+
+        These are states, and a journal. If ``whole``, or if journals have become too large, all
+        states are written, and journals removed.
+        """
+        self._catch_up()
+        log = self._log
+        if log.is_interrupted:
+            self._unsaved.update(log.drop())
+        n_bytes = log.n_bytes
+        if whole or n_bytes > MOST or (n_bytes > LEAST and n_bytes > self._size_behind()):
+            self._unsaved.update(log.drop(), log.behind)
+            return dict(self._states_of(self._unsaved)), log.offer_none()
+        return {**self._states_of(self._unsaved), **log.offer(self._unsaved)}, []
+
+    def _size_behind(self) -> int:
+        """Return about how many bytes the states of the keys in journals take."""
+        keys = self._log.behind | self._log.keys.keys()
+        return sum(self._base[key].size for key in keys if key in self._base)
+
+    def _states_of(self, keys: Iterable[Hashable]) -> dict[str, bytes]:
+        """Return the states of keys by their names; they are being saved."""
         states = {}
-        for key in self._unsaved:
-            live = self.live.get(key)
-            data = zlib.decompress(self.compressed[key]) if live is None else live.to_bytes()
+        for key in keys:
             name = name_of(key)
-            states[name], self._offered[key] = data, digest_of(name, data)
+            if key in self.live:
+                data = self.live[key].calibrator.to_bytes()
+            elif key in self.compressed:
+                data = zlib.decompress(self.compressed[key])
+            elif self.store is not None:  # it has not been used since an earlier run ended
+                data = self.store.get_bytes(name)
+            states[name], self._offered[key] = data, Written(digest_of(name, data), len(data))
         return states
 
     def saved(self) -> None:
         """Mark all states as saved; compressed calibrators leave memory."""
+        self._log.saved(self._offered)
         self._unsaved.clear()
         if self.store is not None:
             for key in self.compressed:
@@ -229,7 +348,7 @@ class CalibratorCache:
 
     def revert(self) -> None:
         """Drop all unsaved changes, and calibrators whose stored state has changed."""
-        for key in self._unsaved:
+        for key in [*self._unsaved, *self._log.drop()]:
             self.live.pop(key, None)
             self.compressed.pop(key, None)
             self._base.pop(key, None)

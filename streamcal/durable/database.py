@@ -24,7 +24,7 @@ from streamcal.durable.files import (
 )
 from streamcal.durable.rows import Head, all_rows, read_head
 
-VERSION = 2
+VERSION = 3
 # The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
 _SCHEMA = [
     "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 0), text TEXT, digest BLOB)",

@@ -272,6 +272,7 @@ class _Loop:
 
     def run(self, n: int) -> None:
         """Take batches of ``n`` events until there are no more, or the run is to stop."""
+        self.keyed._keep_log(True)
         try:
             while not self.stop() and self._take_batch(n):
                 if self.offset != self.committed and self.pace.is_due():
@@ -279,8 +280,9 @@ class _Loop:
         except _StopWaiting:
             pass
         finally:
-            if self.at_boundary and (self.has_ended or not self._is_committed()):
-                self._commit()
+            if self.at_boundary and (self.has_ended or not self._is_committed(whole=True)):
+                self._commit(whole=True)
+            self.keyed._keep_log(False)
 
     def _take_batch(self, n: int) -> bool:
         """Predict and learn up to ``n`` events; return whether there were any."""
@@ -310,19 +312,26 @@ class _Loop:
         asks = callable(getattr(self.exact, "can_commit", None))
         return not asks or bool(self.exact.can_commit())
 
-    def _is_committed(self) -> bool:
+    def _is_committed(self, whole: bool = False) -> bool:
         """Return whether the store has what is learned, and the position of the source.
+
+        ``whole``: in states, and not in journals.
 
         A position may move without events, over messages that the source skips.
         """
+        if whole and self.keyed._has_journals():
+            return False
         return self.offset == self.committed and (
             self.placed is None
             or self.store is None
             or self.placed.commit(self.offset) == self.store.notes.get(_SOURCE)
         )
 
-    def _commit(self) -> None:
-        """Save states and offset, with the sink's token; raise if something else has saved."""
+    def _commit(self, whole: bool = False) -> None:
+        """Save states and offset, with the sink's token; raise if something else has saved.
+
+        Journals may stand for states, unless ``whole``.
+        """
         store = self.store
         if store is None or not self._can_commit():
             return
@@ -332,11 +341,11 @@ class _Loop:
                     f"{store.path} was at offset {self.committed} and is at"
                     f" {store.offset}: something else has saved to it during the run"
                 )
-            states: dict[str, Any] = dict(self.keyed.states())
+            states, obsolete = self.keyed._changes(whole)
             if self.events is not None:
                 states |= self.events.states()
             # The sink comes after all that may raise: it can't take back what it has written.
-            store.save(states, self.offset, notes=self._notes(store))
+            store.save(states, self.offset, notes=self._notes(store), forget=obsolete)
             self.keyed.saved()
             self.committed = self.offset
 

@@ -13,7 +13,7 @@ from streamcal._validation import as_vector, as_weights, check_count, check_same
 from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.durable.cache import CalibratorCache
+from streamcal.durable.cache import CalibratorCache, Live
 from streamcal.durable.keys import Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
@@ -337,20 +337,23 @@ class KeyedCalibrator(Locked):
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""
         values = np.empty(len(samples.scores))
-        n_samples, n_keys = len(values), len(samples.groups)
         is_compiled = samples.read is None and self._fresh._sampler() is not None
-        learn = _one_by_one if is_compiled and n_samples < FEW * n_keys else _together
-        learn_key = learn(samples, values)
+        few = is_compiled and len(values) < FEW * len(samples.groups)
+        learn_key = (_one_by_one if few else _together)(samples, values)
+        cache, make = self._cache, self._make
         with self._mutex, no_fork:
+            cache.begin_batch()
             for key, at in samples.groups.items():
-                calibrator = self._find_or_make(key)
-                changes = calibrator._has_open_burst()
+                found = cache.find_live(key) or Live.of(make())
+                changes = found.calibrator._has_open_burst()
                 try:
-                    if learn_key(calibrator, at) or changes:
-                        self._cache.changed(key, calibrator)
+                    if learn_key(found, at) or changes:
+                        n_samples = None if type(at) is slice else len(at)
+                        cache.changed(key, found.calibrator, n_samples)
                 except BaseException:
-                    self._cache.changed_in_part(key)
+                    cache.changed_in_part(key)
                     raise
+            cache.end_batch((samples.groups, samples.scores, samples.y, samples.w))
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
@@ -383,6 +386,23 @@ class KeyedCalibrator(Locked):
         """
         with self._mutex:
             return self._cache.unsaved_states()
+
+    def _changes(self, whole: bool) -> tuple[dict[str, Any], list[str]]:
+        """Return what a commit of `run` writes, by name, and the names that it removes.
+
+        A journal may stand for states, see `streamcal.durable.journal`; none does if ``whole``.
+        """
+        with self._mutex:
+            return self._cache.changes(whole)
+
+    def _has_journals(self) -> bool:
+        """Return whether the store has journals in place of some states."""
+        return self._cache.has_journals
+
+    def _keep_log(self, on: bool) -> None:
+        """Let journals stand for states in `_changes`, or never."""
+        with self._mutex:
+            self._cache.keep_log(on)
 
     def saved(self) -> None:
         """Mark all `states` as saved; compressed calibrators leave memory."""
@@ -427,7 +447,7 @@ class KeyedCalibrator(Locked):
         return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
 
 
-_LearnKey = Callable[[Calibrator, Any], bool]
+_LearnKey = Callable[[Live, Any], bool]
 
 
 def _together(samples: Samples, values: Vector) -> _LearnKey:
@@ -437,10 +457,10 @@ def _together(samples: Samples, values: Vector) -> _LearnKey:
     anything was learned.
     """
 
-    def learn_key(calibrator: Calibrator, at: Any) -> bool:
+    def learn_key(found: Live, at: Any) -> bool:
         read = None if samples.read is None else samples.read[at]
         scores, y, w = samples.scores[at], samples.y[at], samples.w[at]
-        values[at] = calibrator._predict_learn_read(read, scores, y, w)
+        values[at] = found.calibrator._predict_learn_read(read, scores, y, w)
         return not np.isnan(y).all()
 
     return learn_key
@@ -452,8 +472,8 @@ def _one_by_one(samples: Samples, values: Vector) -> _LearnKey:
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     places = range(len(rows))
 
-    def learn_key(calibrator: Calibrator, at: Any) -> bool:
-        predict_learn: Any = calibrator._sampler()
+    def learn_key(found: Live, at: Any) -> bool:
+        predict_learn: Any = found.predict_learn
         learned = False
         for i in places[at] if type(at) is slice else at:
             score, y, w = rows[i]

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 from streamcal._state import DIGEST, as_int, check
 from streamcal._validation import MOST_COUNT
 
+JOURNAL = "journal:"
+"""What the names of journals begin with, see `streamcal.durable.journal`; a number follows."""
+
 
 class Head(NamedTuple):
     """The content of a store except the states, and a summary of them that `Store.save` updates.
@@ -20,7 +23,9 @@ class Head(NamedTuple):
     notes : dict
         The notes given to `Store.save`.
     n_states : int
-        How many states there are.
+        How many states there are, journals included.
+    n_journals : int
+        How many of them are journals, see `streamcal.durable.journal`.
     n_saves : int
         How many saves there have been. Each row has the number of the save that wrote it.
     combined : int
@@ -32,6 +37,7 @@ class Head(NamedTuple):
     offset: int = 0
     notes: Any = {}  # noqa: RUF012  (it is never changed)
     n_states: int = 0
+    n_journals: int = 0
     n_saves: int = 0
     combined: int = 0
     digest: bytes = b""
@@ -43,9 +49,10 @@ class Head(NamedTuple):
             raise ValueError("its head does not fit its digest")
         fields = json.loads(text)
         offset, n_states = (as_int(fields[name], name) for name in ("offset", "n_states"))
+        n_journals = as_int(fields["n_journals"], "n_journals", most=n_states)
         n_saves = as_int(fields["n_saves"], "n_saves", most=MOST_COUNT - 1)  # one more may follow
         notes, combined = dict(fields["notes"]), int(fields["combined"], 16)
-        return cls(offset, notes, n_states, n_saves, combined, digest)
+        return cls(offset, notes, n_states, n_journals, n_saves, combined, digest)
 
     def encode(self) -> tuple[str, bytes]:
         """Return the row: the text, and its digest."""
@@ -131,11 +138,11 @@ def all_rows(database: sqlite3.Connection, head: Head, columns: str) -> Iterator
     head.compare(n_states, combined)
 
 
-def checked_rows(database: sqlite3.Connection, head: Head) -> Iterator[tuple[str, bytes]]:
-    """Iterate over all keys with their states, which are checked."""
-    for row in all_rows(database, head, "key, digest, n_saves, data"):
-        check_row(head, *row)
-        yield row[0], row[-1]
+def checked_rows(database: sqlite3.Connection, head: Head) -> Iterator[tuple[str, int, bytes]]:
+    """Iterate over all keys with the saves that wrote their states, and the states, checked."""
+    for key, digest, n_saves, state in all_rows(database, head, "key, digest, n_saves, data"):
+        check_row(head, key, digest, n_saves, state)
+        yield key, n_saves, bytes(state)
 
 
 def prepare_rows(
@@ -145,14 +152,16 @@ def prepare_rows(
 
     ``changes`` are states by key, None to remove one.
     """
-    n_states, combined, rows = head.n_states, head.combined, []
+    n_states, n_journals, combined, rows = head.n_states, head.n_journals, head.combined, []
     for key, data in changes.items():
         old, place = find_row(database, key, "place") or (b"", None)
         digest = b"" if data is None else digest_of(key, data)
         combined ^= share_of(key, old) ^ share_of(key, digest)
-        n_states += (data is not None) - (place is not None)
+        more = (data is not None) - (place is not None)
+        n_states += more
+        n_journals += more if key.startswith(JOURNAL) else 0
         rows.append((place, key, digest, head.n_saves, data))  # no place: a new one
-    return head._replace(n_states=n_states, combined=combined), rows
+    return head._replace(n_states=n_states, n_journals=n_journals, combined=combined), rows
 
 
 def write_rows(database: sqlite3.Connection, rows: list[Any]) -> None:

@@ -38,7 +38,9 @@ from streamcal.durable.connection import StoreConnection
 from streamcal.durable.database import replacing
 from streamcal.durable.errors import StoreError, errors_of_content, errors_of_files
 from streamcal.durable.files import check_backup, follow_link, take_lock
+from streamcal.durable.journal import Journal, JournalIndex, Part, digest_after, state_after
 from streamcal.durable.rows import (
+    JOURNAL,
     Head,
     all_rows,
     check_row,
@@ -142,6 +144,7 @@ class Store:
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
+        self._journals = JournalIndex()
         self._moment: tuple[Connection, Head] | None = None  # inside of `reading`
         try:
             with errors_of_files(self.path, "opened"):
@@ -193,7 +196,7 @@ class Store:
 
     def __len__(self) -> int:
         self._settle()
-        return self._head.n_states
+        return self._head.n_states - self._head.n_journals
 
     def refresh(self) -> None:
         """Read the head again: `offset`, `notes` and `len` become those of the last `save`.
@@ -307,18 +310,57 @@ class Store:
             row = find_row(database, key, "n_saves, data")
             if row is not None:
                 check_row(head, key, *row)
+                _, n_saves, data = row
+                later = self._learned_after(database, head, key, n_saves)
+                found = state_after(bytes(data), later)
         if row is None:
             raise KeyError(key)
-        return bytes(row[-1])
+        return found
 
     def digest(self, key: str) -> bytes | None:
         """Return the digest of a key and its state, see `digest_of`; None if there is no such key.
 
-        The state is not read.
+        The state is not read. The samples that journals have for it are part of the digest.
         """
+        with self._reading() as (database, head):
+            row = find_row(database, key, "n_saves")
+            if row is None:
+                return None
+            digest, n_saves = row
+            return digest_after(digest, self._learned_after(database, head, key, n_saves))
+
+    def written_digest(self, key: str) -> bytes | None:
+        """Return the `digest` of a state as it was written, without what journals have for it."""
         with self._reading() as (database, _):
             row = find_row(database, key, "place")
         return None if row is None else row[0]
+
+    def journals(self) -> dict[str, int]:
+        """Return the names of all journals, and their bytes."""
+        with self._reading() as (database, head):
+            if not head.n_journals:
+                return {}
+            self._journals.update(database)
+            return dict(self._journals.sizes)
+
+    def names_in_journals(self) -> list[str]:
+        """Return the keys whose states have learned samples since they were written."""
+        with self._reading() as (database, head):
+            if not head.n_journals:
+                return []
+            self._journals.update(database)
+            found = {name: find_row(database, name, "n_saves") for name in self._journals.names}
+            behind = self._journals.after
+            return [name for name, row in found.items() if row and behind(name, row[1])]
+
+    def _learned_after(
+        self, database: Connection, head: Head, key: str, n_saves: int
+    ) -> list[Part]:
+        """Return the samples in journals that a state has learned since a save."""
+        if not head.n_journals:
+            return []
+        self._journals.update(database)
+        return self._journals.after(key, n_saves)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.digest(key) is not None
@@ -333,13 +375,14 @@ class Store:
     def keys(self) -> list[str]:
         """Return all keys, compared with the summary in the head."""
         with self._reading() as (database, head):
-            return [key for key, _ in all_rows(database, head, "key, digest")]
+            rows = all_rows(database, head, "key, digest")
+            return [key for key, _ in rows if not key.startswith(JOURNAL)]
 
     def sizes(self) -> dict[str, int]:
         """Return how many bytes each state takes, by key; the states are not read."""
         with self._reading() as (database, head):
             rows = all_rows(database, head, "key, digest, length(data)")
-            return {key: size for key, _, size in rows}
+            return {key: size for key, _, size in rows if not key.startswith(JOURNAL)}
 
     def load(self) -> Saved:
         """Return all learners by key, and the offset.
@@ -357,7 +400,11 @@ class Store:
             If one needs what bytes do not hold; see `get`.
         """
         with self._reading() as (database, head):
-            states = dict(checked_rows(database, head))
+            states = {
+                key: state_after(data, self._learned_after(database, head, key, n_saves))
+                for key, n_saves, data in checked_rows(database, head)
+                if not key.startswith(JOURNAL)
+            }
         return Saved({key: restore(states.pop(key)) for key in list(states)}, head.offset)
 
     def check(self) -> None:
@@ -376,6 +423,8 @@ class Store:
                 raise ValueError(report.splitlines()[-1])
             for _ in checked_rows(database, head):
                 pass
+            if head.n_journals:
+                self._journals.update(database)
 
     def check_count(self) -> None:
         """Raise `StoreError` unless there are as many states as were saved; no state is read.
@@ -496,6 +545,8 @@ def _as_bytes(key: Any, state: Any) -> bytes:
     if not isinstance(key, str):
         raise TypeError(f"`states` must have str for keys, got {key!r}")
     key.encode()  # or it raises
+    if key.startswith(JOURNAL) and not isinstance(state, Journal):
+        raise ValueError(f"`states` must have keys that do not begin with {JOURNAL!r}, got {key!r}")
     if isinstance(state, Stateful):
         return state.to_bytes()
     check(state)

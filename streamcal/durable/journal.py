@@ -1,0 +1,205 @@
+"""The samples that calibrators of a store have learned since their states were written.
+
+A commit of `run` that has learned a few samples of each of a thousand keys would write a thousand
+states. It writes these samples instead, as one `Journal`: a row of the store beside the states,
+under a name that begins with `JOURNAL`. Whoever reads a state from the store gets what it is after
+these samples: they are learned again, by the same calls, so the state is the same to the last bit.
+(On a machine with another processor the last digits of such a state may differ. At the end of a run
+all states are written.)
+
+Each row of the store has the number of the save that wrote it. A journal counts for a state if it
+is newer. So a state that is written replaces all that journals have of its key.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import Arrays, Fields, Stateful, array_of, nest, require, restore
+from streamcal.calibration.base import Calibrator, predict_learn_known
+from streamcal.durable.rows import JOURNAL, hash_of
+
+Vector = NDArray[np.float64]
+
+
+Batch = tuple[Mapping[Any, Sequence[int]], Vector, Vector, Vector]
+"""The positions of samples by key, and their scores, labels and weights."""
+
+
+class Samples(NamedTuple):
+    """Samples of one key: arrays of shape ``(n_samples,)``. A label may be NaN: it is unknown."""
+
+    scores: Vector
+    y: Vector
+    w: Vector
+
+
+class Journal(Stateful):
+    """The samples that keys have learned between two commits.
+
+    Attributes
+    ----------
+    names : list of str
+        The names of the keys in the store; one that learned in several batches comes several times.
+    counts : list of int
+        How many samples follow for each of them.
+    columns : ndarray of shape (3, n_samples)
+        Scores, labels and weights.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.counts: list[int] = []
+        self.columns: NDArray[np.float64] = np.empty((3, 0))
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch], names: Mapping[Any, str]) -> Self:
+        """Return what the keys have learned that have ``names``, in batches."""
+        journal = cls()
+        columns = []
+        for groups, *samples in batches:
+            places: list[int] = []
+            for key, at in groups.items():
+                if key in names:
+                    journal.names.append(names[key])
+                    journal.counts.append(len(at))
+                    places.extend(at)
+            columns.append(np.stack(samples)[:, places])
+        journal.columns = np.concatenate(columns, axis=1)
+        return journal
+
+    @property
+    def n_bytes(self) -> int:
+        """About how many bytes it takes."""
+        return self.columns.nbytes + 16 * len(self.names)
+
+    def by_name(self) -> Iterator[tuple[str, Samples]]:
+        """Iterate over names and their samples."""
+        ends = np.cumsum(self.counts).tolist()
+        for name, start, end in zip(self.names, [0, *ends], ends, strict=False):
+            yield name, Samples(*self.columns[:, start:end])
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        scores, y, w = self.columns
+        arrays = {
+            "names": nest("\n".join(self.names).encode()),  # JSON, so without line breaks
+            "counts": _packed(np.array(self.counts, np.float64)),
+            "scores": scores,
+            "labels": _packed(y),
+        }
+        return {}, arrays if (w == 1.0).all() else {**arrays, "weights": w}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        self.names = array_of(arrays, "names", None, dtype=np.uint8).tobytes().decode().split("\n")
+        counts = _unpacked(arrays, "counts", len(self.names))
+        scores = array_of(arrays, "scores", None)
+        n_samples = len(scores)
+        require(((counts >= 1.0) & (counts <= n_samples)).all(), "each key must have samples")
+        self.counts = counts.astype(int).tolist()
+        require(sum(self.counts) == n_samples, "samples must be as many as counted")
+        y = _unpacked(arrays, "labels", n_samples)
+        w = array_of(arrays, "weights", n_samples) if "weights" in arrays else np.ones(n_samples)
+        self.columns = np.stack([scores, y, w])
+
+
+_NAN = 255  # the byte that stands for NaN
+
+
+def _packed(values: NDArray[np.float64]) -> NDArray[Any]:
+    """Return numbers in bytes, if all of them are whole, small or NaN; else as they are."""
+    known = np.where(np.isnan(values), 0.0, values)
+    if not ((known >= 0.0) & (known < _NAN) & (known == np.floor(known))).all():
+        return values
+    return np.where(np.isnan(values), _NAN, known).astype(np.uint8)
+
+
+def _unpacked(arrays: Arrays, name: str, n: int) -> NDArray[np.float64]:
+    """Return the argument of `_packed`."""
+    if name in arrays and arrays[name].dtype == np.uint8:
+        small = array_of(arrays, name, n, dtype=np.uint8)
+        return np.where(small == _NAN, np.nan, small.astype(np.float64))
+    return array_of(arrays, name, n, finite=False)
+
+
+class Part(NamedTuple):
+    """The samples of a key in a journal, the save that wrote it, and the digest of its row."""
+
+    n_saves: int
+    digest: bytes
+    samples: Samples
+
+
+class JournalIndex:
+    """The journals of a store, by key; those that have been read are not read again.
+
+    Attributes
+    ----------
+    sizes : dict
+        How many bytes each journal takes, by name.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+        self._digests: dict[str, bytes] = {}  # of the rows that were read, by name
+        self._parts: dict[str, list[Part]] = {}  # by the name of a key, in the order of saves
+        self._is_whole = True  # False after an interrupt in the middle of `update`
+
+    def update(self, database: Connection) -> None:
+        """Read the journals that are new."""
+        query = "SELECT key, digest, n_saves FROM states WHERE key >= ? AND key < ? ORDER BY key"
+        rows = database.execute(query, (JOURNAL, JOURNAL[:-1] + ";")).fetchall()
+        digests = {name: digest for name, digest, _ in rows}
+        n_read = len(self._digests)
+        if not self._is_whole or list(digests.items())[:n_read] != list(self._digests.items()):
+            self.sizes, self._digests, self._parts, n_read = {}, {}, {}, 0
+        self._is_whole = n_read == len(rows)
+        for name, digest, n_saves in rows[n_read:]:
+            ((data,),) = database.execute("SELECT data FROM states WHERE key = ?", (name,))
+            for key, samples in Journal.from_bytes(data).by_name():
+                self._parts.setdefault(key, []).append(Part(n_saves, digest, samples))
+            self._digests[name], self.sizes[name] = digest, len(data)
+        self._is_whole = True
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the keys that have samples in journals."""
+        return list(self._parts)
+
+    def after(self, key: str, n_saves: int) -> list[Part]:
+        """Return what journals have of a key since the save that wrote its state."""
+        return [part for part in self._parts.get(key, ()) if part.n_saves > n_saves]
+
+
+def digest_after(digest: bytes, parts: Sequence[Part]) -> bytes:
+    """Return the digest of a state and of samples that it has learned since it was written."""
+    return hash_of(b"".join([digest, *(part.digest for part in parts)])) if parts else digest
+
+
+def state_after(data: bytes, parts: Sequence[Part]) -> bytes:
+    """Return the bytes of a state that has learned samples since it was written.
+
+    Raises
+    ------
+    ValueError
+        If it can't learn them: they are damaged.
+    """
+    if not parts:
+        return data
+    calibrator: Calibrator = restore(data)
+    for part in parts:
+        learn_again(calibrator, part.samples)
+    return calibrator.to_bytes()
+
+
+def learn_again(calibrator: Calibrator, samples: Samples) -> None:
+    """Predict and learn samples, as when they came."""
+    scores = calibrator._check_known(*samples)
+    predict_learn = calibrator._sampler()
+    if predict_learn is None:
+        predict_learn_known(calibrator, scores, samples.y, samples.w)
+        return
+    for score, y, w in zip(scores.tolist(), samples.y.tolist(), samples.w.tolist(), strict=True):
+        predict_learn(score, y, w)
