@@ -1,37 +1,9 @@
-"""Objects of several parts, whose calls hold one lock; and locks that are free after a fork."""
+"""Objects of several parts, whose calls hold one lock."""
 
 import copy
-import os
-import threading
-import weakref
 from typing import Any, ClassVar, Self
 
-_mutexes: "weakref.WeakSet[Any]" = weakref.WeakSet()
-
-
-def new_mutex() -> threading.RLock:
-    """Return a lock; in a forked process it is free, unless the thread that forked has it.
-
-    Examples
-    --------
-    >>> with new_mutex() as acquired:
-    ...     acquired
-    True
-    """
-    mutex = threading.RLock()
-    _mutexes.add(mutex)
-    return mutex
-
-
-def _leave_to_parent() -> None:
-    """In a forked process: free the locks of threads of the parent, which do not exist here."""
-    for mutex in list(_mutexes):
-        if not mutex._is_owned():
-            mutex._at_fork_reinit()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+from streamcal.kernels.exclusive import Mutex
 
 
 class Locked:
@@ -42,11 +14,11 @@ class Locked:
     """
 
     _not_copied: ClassVar[tuple[str, ...]] = ("_mutex",)
-    _mutex: threading.RLock
+    _mutex: Mutex
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made._mutex = new_mutex()
+        made._mutex = Mutex()
         return made
 
     def __getstate__(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
-from streamcal.durable.journal import Journal, learn_again
+from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint

@@ -582,3 +582,24 @@ def test_a_prediction_of_another_process_leaves_a_burst_open(tmp_path: Path) -> 
         keyed.serve_one("a", 0.3)
         assert list(keyed.states().values()) != [before]
         assert list(keyed.states()) == ['key:"a"']
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_a_copy_has_served_is_learned_though_it_learned_more_samples(closed: bool) -> None:
+    """The copy learns three labels one by one; here they become a part of a larger group."""
+    hedge = HedgedCalibrator()
+    served = [hedge.serve_one(0.6) for _ in range(90)]
+    for each in served[:3]:
+        hedge.learn_one(0.6, 1, ticket=each.ticket)
+    of_copy = copy.deepcopy(hedge).serve_one(0.5)
+    for each in served[3:]:
+        hedge.learn_one(0.6, 1, ticket=each.ticket)
+    if closed:
+        hedge.predict_one(0.5)
+        assert of_copy.ticket is not None
+        assert of_copy.ticket[0] > hedge.n_samples == 1
+    hedge.learn_one(0.5, 0, ticket=of_copy.ticket)
+    hedge.predict_one(0.5)
+    assert hedge.n_samples == 2
+    assert hedge.mean_delay >= 0.0
+    assert HedgedCalibrator.from_bytes(hedge.to_bytes()).predict_one(0.5) == hedge.predict_one(0.5)

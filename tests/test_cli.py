@@ -45,7 +45,7 @@ from streamcal.cli.demo import demo
 from streamcal.cli.rows import Rows, group_rows
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.thresholds import thresholds
-from streamcal.durable import Store
+from streamcal.durable import KeyedCalibrator, Store
 from streamcal.durable.keys import name_of
 from streamcal.tables.base import Chunk
 from streamcal.tables.open import open_table
@@ -1198,7 +1198,7 @@ def test_an_incomplete_output_that_is_gone_is_not_named(
     scores_csv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, partial = tmp_path / "out.csv", tmp_path / "out.csv.partial"
-    of_library = IsotonicCalibrator.predict_learn_many
+    of_library = KeyedCalibrator.predict_learn_checked
 
     def interrupt(*given: Any) -> Any:
         if not partial.stat().st_size:
@@ -1206,7 +1206,7 @@ def test_an_incomplete_output_that_is_gone_is_not_named(
         partial.unlink()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(IsotonicCalibrator, "predict_learn_many", interrupt)
+    monkeypatch.setattr(KeyedCalibrator, "predict_learn_checked", interrupt)
     result = calibrate(scores_csv, "--out", out, "--batch-size", "5", status=130)
     assert result.stderr == "streamcal: interrupted\n"
 

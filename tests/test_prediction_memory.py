@@ -583,6 +583,28 @@ def test_predictions_of_many_labels_come_back_bit_for_bit(n_late: int, p: Any) -
     assert repr(tuple(found.ticket)) == repr(tuple(served.ticket))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: float("nan"),
+        lambda: np.float64("nan"),
+        lambda: np.float32("nan"),
+        lambda: (1, ("a", float("nan"))),
+        lambda: frozenset([float("nan"), 2.0]),
+        lambda: Decimal("nan"),
+        lambda: complex("nan"),
+        lambda: np.datetime64("NaT"),
+    ],
+)
+def test_a_missing_value_is_the_same_when_the_row_is_made_again(make: Any) -> None:
+    memory = PredictionMemory(9)
+    for i in range(3):
+        memory.add({"x": make(), "i": i}, prediction(i / 4), no_ticket)
+    for i in range(3):
+        assert taken(memory, {"x": 0.5, "i": i}, no_ticket) is None
+        assert taken(memory, {"x": make(), "i": i}, no_ticket).raw == prediction(i / 4)[0]
+
+
 def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
     memory = PredictionMemory(9)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):

@@ -33,10 +33,10 @@ SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_extras", "_frames", "_lazy", "_locked", "_processes", "_validation"},
+    {"_extras", "_frames", "_lazy", "_processes", "_validation"},
     {"losses"},
     {"kernels"},
-    {"_state", "_whole"},
+    {"_locked", "_state", "_whole"},
     {"isotonic"},
     {"notebook"},
     {"calibration"},

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -87,6 +88,13 @@ def use(calibrator: Any, number: int) -> None:
         answers = np.array([calibrator.predict_one(score) for score in scores.tolist()])
     assert ((answers >= 0.0) & (answers <= 1.0)).all()
     calibrator.to_bytes()
+
+
+def test_a_lock_that_dies_runs_no_code() -> None:
+    """Python loses what a signal handler raises in the callback of a weak reference."""
+    hedge = HedgedCalibrator()
+    for owner in (hedge, KeyedCalibrator(hedge)):
+        assert weakref.getweakrefcount(owner._mutex) == 0
 
 
 def test_a_staircase_learns_all_samples_in_any_order() -> None:

@@ -393,7 +393,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         plan, held = self._plan(), self._held
         if row.n_served > plan.n_samples:  # the prediction of this ticket has closed the burst
             self._plan_burst(plan, held)
-            held = []
+            held, row = [], row._replace(n_served=min(row.n_served, plan.n_samples))
         if plan.evidence.shared is None and (row.y != held[0].y if held else is_no_outcome(row.y)):
             plan.evidence = LEARN_ONE_BY_ONE
         if plan.evidence.shared is False or len(held) >= MOST_HELD - 1:
@@ -551,11 +551,11 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _read_ticket(self, ticket: Any) -> tuple[float, tuple[float, ...]]:
         """Return the number of samples and the predictions on a ticket of this hedge, or raise."""
-        mixture = self._mixture
-        n_served, answers = mixture.read(ticket, mixture.n_samples + len(self._held))
-        if n_served > mixture.n_samples:  # made by a copy that has closed the burst
-            mixture.read(ticket, self.n_samples)  # or it raises
-        return n_served, answers
+        # A copy may have closed a burst that is open here, or learned one by one what is a group
+        # here: then it has learned more samples, but no more labels.
+        n_labels = self._kernel.n_labels + len(self._held)
+        n_served, answers = self._mixture.read(ticket, n_labels)
+        return n_served if self._held else min(n_served, self._mixture.n_samples), answers
 
     def learn_group(
         self,

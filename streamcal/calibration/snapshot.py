@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
-from streamcal._locked import new_mutex
 from streamcal._validation import as_score, as_vector
+from streamcal.kernels.exclusive import Mutex
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import Shape
 
@@ -77,7 +77,7 @@ class OneAtATime:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._mutex = new_mutex()
+        self._mutex = Mutex()
 
     def __call__(self, *given: Any) -> Any:
         """Return the result of the function."""

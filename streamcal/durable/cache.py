@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, Self
 
 from streamcal._state import pack, restore
 from streamcal.calibration.base import Calibrator
+from streamcal.durable._journal import Batch
+from streamcal.durable._sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.errors import StoreError
-from streamcal.durable.journal import Batch
 from streamcal.durable.keys import PREFIX, key_of, name_of
 from streamcal.durable.rows import digest_of
-from streamcal.durable.sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 

@@ -19,8 +19,8 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamcal._locked import new_mutex
 from streamcal.durable.errors import StoreError, is_of_system
+from streamcal.kernels.exclusive import Mutex
 
 APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
 PARTIAL = ".partial"  # follows the name of a database until the database is complete
@@ -42,7 +42,7 @@ _BESIDE_LOCK = {"": (), "-wal": (), "-journal": _JOURNAL}
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
 _open_databases: "weakref.WeakSet[OpenDatabase]" = weakref.WeakSet()
-_opening = new_mutex()  # held while the beginning of a file is read
+_opening = Mutex()  # held while the beginning of a file is read
 
 
 class OpenDatabase(sqlite3.Connection):

@@ -390,7 +390,7 @@ class KeyedCalibrator(Locked):
     def _changes(self, whole: bool) -> tuple[dict[str, Any], list[str]]:
         """Return what a commit of `run` writes, by name, and the names that it removes.
 
-        A journal may stand for states, see `streamcal.durable.journal`; none does if ``whole``.
+        A journal may stand for states, see `streamcal.durable._journal`; none does if ``whole``.
         """
         with self._mutex:
             return self._cache.changes(whole)

@@ -10,7 +10,7 @@ from streamcal._state import DIGEST, as_int, check
 from streamcal._validation import MOST_COUNT
 
 JOURNAL = "journal:"
-"""What the names of journals begin with, see `streamcal.durable.journal`; a number follows."""
+"""What the names of journals begin with, see `streamcal.durable._journal`; a number follows."""
 
 
 class Head(NamedTuple):
@@ -25,7 +25,7 @@ class Head(NamedTuple):
     n_states : int
         How many states there are, journals included.
     n_journals : int
-        How many of them are journals, see `streamcal.durable.journal`.
+        How many of them are journals, see `streamcal.durable._journal`.
     n_saves : int
         How many saves there have been. Each row has the number of the save that wrote it.
     combined : int

@@ -31,14 +31,13 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
-from streamcal._locked import new_mutex
 from streamcal._state import Stateful, check, restore
 from streamcal._validation import MOST_COUNT
+from streamcal.durable._journal import Journal, JournalIndex, Part, digest_after, state_after
 from streamcal.durable.connection import StoreConnection
 from streamcal.durable.database import replacing
 from streamcal.durable.errors import StoreError, errors_of_content, errors_of_files
 from streamcal.durable.files import check_backup, follow_link, take_lock
-from streamcal.durable.journal import Journal, JournalIndex, Part, digest_after, state_after
 from streamcal.durable.rows import (
     JOURNAL,
     Head,
@@ -51,6 +50,7 @@ from streamcal.durable.rows import (
     read_head,
     write_rows,
 )
+from streamcal.kernels.exclusive import Mutex
 
 
 class Saved(NamedTuple):
@@ -140,7 +140,7 @@ class Store:
         self.path = Path(path)
         self.read_only = read_only
         self._connection = StoreConnection(self.path, read_only)
-        self._mutex = new_mutex()
+        self._mutex = Mutex()
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0

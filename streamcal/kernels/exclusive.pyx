@@ -21,9 +21,11 @@ the thread that forks. A call with many samples is inside ``with no_fork``, and 
     thread 2   fork: waits ......................... | fork
 """
 
+cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
 
 import os
+from threading import RLock
 
 cdef extern from *:
     """
@@ -108,6 +110,37 @@ cdef class Exclusive(Shared):
             self.owner = 0
             if self.lock.locked():
                 self.lock.release()
+
+
+@cython.final
+cdef class Mutex(Shared):
+    """A lock for objects of several parts, which a thread may acquire again.
+
+    Signal handlers run while a thread waits for it. In a forked process it is free, unless the
+    thread that forked has it.
+
+    Examples
+    --------
+    >>> mutex = Mutex()
+    >>> with mutex, mutex as acquired:
+    ...     acquired
+    True
+    """
+
+    cdef object reentrant
+
+    def __cinit__(self):
+        self.reentrant = RLock()
+
+    def __enter__(self):
+        return self.reentrant.acquire()
+
+    def __exit__(self, kind, error, traceback):
+        self.reentrant.release()
+
+    cdef void renew(self) noexcept:
+        if not self.reentrant._is_owned():
+            self.reentrant._at_fork_reinit()
 
 
 cdef class NoCollection:

@@ -16,15 +16,24 @@ cdef inline bint is_plain(object kind):
 
 
 def holds_plain(dict x not None):
-    """Return whether all values of a dict are plain: numbers, text, booleans or None.
+    """Return whether all values of a dict are plain: numbers but NaN, text, booleans or None.
 
     Examples
     --------
     >>> holds_plain({"age": 7, "name": "x"}), holds_plain({"ages": [7]})
     (True, False)
+    >>> holds_plain({"age": float("nan")})
+    False
     """
+    cdef double number
     for value in x.values():
         if not is_plain(type(value)):
+            return False
+        if isinstance(value, float):
+            number = value
+            if number != number:
+                return False
+        elif isinstance(value, np.float32) and value != value:  # it is no Python float
             return False
     return True
 

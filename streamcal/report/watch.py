@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from streamcal._locked import new_mutex
+from streamcal.kernels.exclusive import Mutex
 from streamcal.report import page, prometheus
 from streamcal.report.content import Report
 
@@ -46,7 +46,7 @@ class Source:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._build, self._stamp, self._clock = build, stamp, clock
-        self._mutex = new_mutex()
+        self._mutex = Mutex()
         self._report: Report | None = None
         self._report_stamp: Hashable = None
         self._next_build = 0.0

@@ -5,6 +5,7 @@ caught here: whatever a signal handler raises meanwhile reaches the caller.
 """
 
 import datetime
+import math
 import uuid
 from collections.abc import Hashable
 from decimal import Decimal
@@ -54,11 +55,23 @@ def key_of(x: Any) -> Hashable:
     The names of a dict are compared as they are: it could not hold them otherwise.
     """
     if not isinstance(x, dict):
-        return x if _is_safe(x) else None
+        return _as_equal(x) if _is_safe(x) else None
     items = dict.items(x)  # not a method of the user
     if type(x) is dict and holds_plain(x):
         return frozenset(items)
-    return frozenset(items) if all(_is_safe(value) for _, value in items) else None
+    are_safe = [_is_safe(value) for _, value in items]
+    if not all(are_safe):
+        return None
+    return frozenset([(name, _as_equal(value)) for name, value in items])
+
+
+def _as_equal(value: Any) -> Any:
+    """Return a value, or one that equals itself: each NaN becomes the same object."""
+    if isinstance(value, tuple):
+        return tuple([_as_equal(item) for item in tuple.__iter__(value)])
+    if isinstance(value, frozenset):
+        return frozenset([_as_equal(item) for item in frozenset.__iter__(value)])
+    return value if value == value else math.nan  # `!=` may be code of a user
 
 
 def _is_safe(value: Any, depth: int = _DEPTH) -> bool:

@@ -1,13 +1,12 @@
 """Immutable copies of wrappers with their models, for other threads and processes."""
 
-import threading
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from river.base.typing import ClfTarget
 
-from streamcal._locked import new_mutex
+from streamcal.kernels.exclusive import Mutex
 from streamcal.wrappers.routing import Features
 
 
@@ -33,7 +32,7 @@ class ModelSnapshot:
     """
 
     _model: Any
-    _mutex: threading.RLock = field(default_factory=new_mutex, init=False)
+    _mutex: Mutex = field(default_factory=Mutex, init=False)
 
     def predict_one(self, x: Features, **kwargs: Any) -> Any:
         """Return what the wrapper would have predicted for a sample at that moment."""

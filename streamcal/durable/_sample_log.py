@@ -1,6 +1,6 @@
 """Which calibrators of a run have changed only by samples, so that a journal can stand for them.
 
-It is kept between two commits: see `streamcal.durable.journal`. A state is written all the same if
+It is kept between two commits: see `streamcal.durable._journal`. A state is written all the same if
 that takes fewer bytes than its samples, if something else has changed it, or if it leaves memory.
 When journals have become larger than the states of their keys, all these states are written and the
 journals removed: so both together cost an event some tens of bytes, and a restart learns a bounded
@@ -9,7 +9,7 @@ number of samples again.
 
 from collections.abc import Collection, Container, Hashable
 
-from streamcal.durable.journal import Batch, Journal
+from streamcal.durable._journal import Batch, Journal
 from streamcal.durable.keys import name_of
 from streamcal.durable.rows import JOURNAL
 
