@@ -361,13 +361,9 @@ class IsotonicCalibrator(Calibrator):
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
         if not plain or not self._learns_all():
             return None
-        learn, step, nearest = self._regression.predict_learn, self._step, self._loss.z_range.clip
-
-        def predict_learn(score: float, y: float, w: float) -> float:
-            value = learn(score, y, w, step)
-            return value if value == value else nearest(score)
-
-        return predict_learn
+        nearest = self._loss.z_range.clip
+        low, high = nearest(-math.inf), nearest(math.inf)
+        return partial(self._regression.predict_learn, self._step, low, high)
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many

@@ -340,7 +340,7 @@ class Store:
         with self._reading() as (database, head):
             if not head.n_journals:
                 return {}
-            self._journals.update(database)
+            self._journals.update(database, head)
             return dict(self._journals.sizes)
 
     def names_in_journals(self) -> list[str]:
@@ -348,7 +348,7 @@ class Store:
         with self._reading() as (database, head):
             if not head.n_journals:
                 return []
-            self._journals.update(database)
+            self._journals.update(database, head)
             found = {name: find_row(database, name, "n_saves") for name in self._journals.names}
             behind = self._journals.after
             return [name for name, row in found.items() if row and behind(name, row[1])]
@@ -359,7 +359,7 @@ class Store:
         """Return the samples in journals that a state has learned since a save."""
         if not head.n_journals:
             return []
-        self._journals.update(database)
+        self._journals.update(database, head)
         return self._journals.after(key, n_saves)
 
     def __contains__(self, key: object) -> bool:
@@ -424,7 +424,7 @@ class Store:
             for _ in checked_rows(database, head):
                 pass
             if head.n_journals:
-                self._journals.update(database)
+                self._journals.update(database, head)
 
     def check_count(self) -> None:
         """Raise `StoreError` unless there are as many states as were saved; no state is read.
