@@ -428,8 +428,27 @@ class KeyedCalibrator(Locked):
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to use these calibrators.
 
-        Hold it from `states` to `saved`. Enter `Store.locked` inside it, never the other way round:
-        all calls here take the two locks in this order.
+        Hold it from `states` to `saved`; otherwise `saved` would also mark what others have learned
+        in between. Enter `Store.locked` inside it, never the other way round: all calls here take
+        the two locks in this order.
+
+        Examples
+        --------
+        A store with a state that is not of these calibrators:
+
+        >>> import pathlib, tempfile
+        >>> from streamcal import HedgedCalibrator, IsotonicCalibrator
+        >>> from streamcal.durable import Store
+        >>> folder, hedge = tempfile.TemporaryDirectory(), HedgedCalibrator()
+        >>> with Store(pathlib.Path(folder.name, "state.db")) as store:
+        ...     keyed = KeyedCalibrator(IsotonicCalibrator(), store=store)
+        ...     keyed.learn_one("a user", 0.8, 1)
+        ...     with keyed.locked(), store.locked():
+        ...         store.save({**keyed.states(), "my hedge": hedge}, offset=1)
+        ...         keyed.saved()
+        ...     len(store)
+        2
+        >>> folder.cleanup()
         """
         return self._mutex
 
