@@ -22,8 +22,10 @@ from streamcal import (
 )
 from streamcal.durable import LabelJoin, Store, StoreError, _sample_log, engine, run
 from streamcal.durable._journal import Journal
+from streamcal.durable.keys import key_of, name_of
 from streamcal.durable.labels import Event
 from streamcal.durable.pace import Pace
+from streamcal.durable.rows import JOURNAL
 
 NAN = float("nan")
 KINDS: list[Callable[[], Calibrator]] = [
@@ -120,13 +122,7 @@ def states_in(path: Path) -> dict[Any, bytes]:
         assert len(store) == len(all_names) == len(store.sizes())
         keyed = KeyedCalibrator(loaded[names[0]].clone(), store=None) if names else None
         assert keyed is None or not list(keyed)
-        return {eval_key(name): store.get_bytes(name) for name in names}
-
-
-def eval_key(name: str) -> Any:
-    from streamcal.durable.keys import key_of
-
-    return key_of(name)
+        return {key_of(name): store.get_bytes(name) for name in names}
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -271,25 +267,6 @@ def test_a_signal_at_any_instant_of_a_batch(tmp_path: Path, seed: int) -> None:
         assert {key: again.snapshot(key).n_samples for key in again} == held
 
 
-def test_a_journal_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    path, rows = tmp_path / "run.db", events(6, 200, 4)
-    run_to(path, rows[:100], PlattCalibrator)
-    run_to(path, rows, PlattCalibrator, 180, batch_size=10)
-    name = journals_of(path)[0]
-    database = sqlite3.connect(path)
-    data = bytearray(state_of_row(path, name))
-    data[len(data) // 2] ^= 1
-    database.execute("UPDATE states SET data = ? WHERE key = ?", (bytes(data), name))
-    database.commit()
-    database.close()
-    with Store(path) as store:
-        for read in (store.check, store.load, lambda: store.get('key:"a"')):
-            with pytest.raises(StoreError, match="damaged"):
-                read()
-        with pytest.raises(StoreError, match="damaged"):
-            run(rows, PlattCalibrator(), lambda *_: None, store)
-
-
 def test_names_of_journals_are_refused_as_keys(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         with pytest.raises(ValueError, match="do not begin with 'journal:', got 'journal:7'"):
@@ -311,3 +288,120 @@ def test_a_journal_holds_samples_by_key_in_order() -> None:
         assert str(found['key:"b"']) == str([[0.1, 0.3, 0.5], [1.0, NAN, 1.0], [1.0, 2.0, 1.0]])
     assert again.to_bytes() == journal.to_bytes()
     assert _sample_log.BYTES >= 9
+
+
+# Journals that stay, or are damaged ---------------------------------------------------------------
+
+
+def make_events(n: int, n_keys: int) -> list[Event]:
+    """Ten samples of a key, ten of the next one, and so on."""
+    draw = random.Random(4)
+    drawn = [(draw.random(), f"k{i // 10 % n_keys}") for i in range(n)]
+    return [Event(score, int(draw.random() < score), key=key) for score, key in drawn]
+
+
+def stop_at(offset: int) -> Callable[[int, Any], None]:
+    """Return a sink that ends the run at an offset; nothing of that batch is saved."""
+
+    def sink(at: int, _: Any) -> None:
+        if at >= offset:
+            raise Ends
+
+    return sink
+
+
+def learned(events: list[Event]) -> dict[str, bytes]:
+    """Return the states of the keys, one sample after the other."""
+    held: dict[Any, HedgedCalibrator] = {}
+    for event in events:
+        held.setdefault(event.key, HedgedCalibrator()).learn_one(event.score, event.y, event.w)
+    return {name_of(key): calibrator.to_bytes() for key, calibrator in held.items()}
+
+
+def read(store: Store) -> dict[str, bytes]:
+    names = store.keys()
+    return {name: store.get_bytes(name) for name in names if name.startswith("key:")}
+
+
+@contextlib.contextmanager
+def stopped(path: Path, events: list[Event]) -> Any:
+    """Give a store with journals, and the calibrators of the run that has left them."""
+    with Store(path) as store:
+        keyed = KeyedCalibrator(HedgedCalibrator(), store=store)
+        with pytest.raises(Ends):
+            run(events, keyed, stop_at(len(events) - 10), store, batch_size=10)
+        assert len(store.journals()) > 2
+        yield store, keyed
+
+
+def damage(path: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+
+
+FIRST, SECOND = f"'{JOURNAL}{0:016d}'", f"'{JOURNAL}{1:016d}'"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"DELETE FROM states WHERE key = {FIRST}",
+        f"UPDATE states SET data = x'80' WHERE key = {FIRST}",
+        f"UPDATE states SET data = (SELECT data FROM states WHERE key = {SECOND})"
+        f" WHERE key = {FIRST}",
+        f"UPDATE states SET key = '{JOURNAL}x' WHERE key = {FIRST}",
+        f"UPDATE states SET n_saves = 1 WHERE key = {FIRST}",
+        f"UPDATE states SET n_saves = n_saves + 1 WHERE key = {FIRST}",
+        "UPDATE states SET n_saves = n_saves + 40 WHERE key LIKE 'key:%'",
+        "UPDATE states SET n_saves = n_saves - 1 WHERE key LIKE 'key:%'",
+    ],
+)
+def test_no_state_of_damaged_journals_is_read(tmp_path: Path, statement: str) -> None:
+    """A journal counts for a state by the numbers of their saves, so these have digests too."""
+    path = tmp_path / "run.db"
+    with stopped(path, make_events(600, 4)):
+        pass
+    damage(path, statement)
+    with Store(path, read_only=True) as store:
+        reads: list[Callable[[], Any]] = [lambda: store.get_bytes(name_of("k1")), store.check]
+        for act in (*reads, store.load):
+            with pytest.raises(StoreError, match="is damaged"):
+                act()
+
+
+def test_calibrators_outlive_a_run_that_leaves_journals(tmp_path: Path) -> None:
+    """What others save under other keys is no change of the states in journals."""
+    events = make_events(600, 4)
+    with stopped(tmp_path / "run.db", events) as (store, keyed):
+        keyed.revert()
+        before = learned(events[: store.offset])
+        for key in ("k0", "k1", "k2", "k3"):
+            keyed.learn_one(key, 0.3, 1)
+        store.save({"other": HedgedCalibrator()})
+        keyed.save()
+        assert set(before) == set(read(store))
+        for name, data in read(store).items():
+            twin = HedgedCalibrator.from_bytes(before[name])
+            twin.learn_one(0.3, 1)
+            assert data == twin.to_bytes()
+
+
+def test_a_run_goes_on_with_calibrators_that_have_answered_meanwhile(tmp_path: Path) -> None:
+    events = make_events(1200, 4)
+    with stopped(tmp_path / "run.db", events[:600]) as (store, keyed):
+        keyed.revert()
+        values = [keyed.predict_one(f"k{i}", 0.4) for i in range(4)]
+        assert np.isfinite(values).all()
+
+        def sink(at: int, _: Any) -> None:
+            if at == 830:
+                store.save({"other": HedgedCalibrator()})
+
+        run(events, keyed, sink, store, batch_size=10)
+        assert read(store) == learned(events)
+
+
+def test_journals_are_not_counted_as_states(tmp_path: Path) -> None:
+    with stopped(tmp_path / "run.db", make_events(600, 4)) as (store, _):
+        assert len(store) == len(store.keys()) == len(store.sizes()) == 5  # and the timeline
+        assert "n_states=5," in repr(store)

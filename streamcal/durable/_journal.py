@@ -11,6 +11,7 @@ Each row of the store has the number of the save that wrote it. A journal counts
 is newer. So a state that is written replaces all that journals have of its key.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from sqlite3 import Connection
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, nest, require, restore
 from streamcal.calibration.base import Calibrator, predict_learn_known
-from streamcal.durable.rows import JOURNAL, Head, hash_of
+from streamcal.durable.rows import JOURNAL, Head, check_row, hash_of
 
 Vector = NDArray[np.float64]
 
@@ -135,6 +136,9 @@ class Part(NamedTuple):
     samples: Samples
 
 
+_NAME = re.compile(JOURNAL + "[0-9]{16}")
+
+
 class JournalIndex:
     """The journals of a store, by key; those that have been read are not read again.
 
@@ -152,18 +156,27 @@ class JournalIndex:
         self._head = b""  # the digest of the head at the last `update`
 
     def update(self, database: Connection, head: Head) -> None:
-        """Read the journals that are new."""
-        if head.digest == self._head:
+        """Read the journals that are new.
+
+        Raises
+        ------
+        ValueError
+            If one is damaged, or one is missing.
+        """
+        if head.digest == self._head or not (head.n_journals or self._digests):
             return
         query = "SELECT key, digest, n_saves FROM states WHERE key >= ? AND key < ? ORDER BY key"
         rows = database.execute(query, (JOURNAL, JOURNAL[:-1] + ";")).fetchall()
         digests = {name: digest for name, digest, _ in rows}
+        require(len(rows) == head.n_journals, "its journals are not those of the last save")
         n_read = len(self._digests)
         if not self._is_whole or list(digests.items())[:n_read] != list(self._digests.items()):
             self.sizes, self._digests, self._parts, n_read = {}, {}, {}, 0
         self._is_whole = n_read == len(rows)
         for name, digest, n_saves in rows[n_read:]:
+            require(_NAME.fullmatch(name), f"{name!r} must be the name of a journal")
             ((data,),) = database.execute("SELECT data FROM states WHERE key = ?", (name,))
+            check_row(head, name, digest, n_saves, data)
             for key, samples in Journal.from_bytes(data).by_name():
                 self._parts.setdefault(key, []).append(Part(n_saves, digest, samples))
             self._digests[name], self.sizes[name] = digest, len(data)

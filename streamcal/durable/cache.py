@@ -14,6 +14,7 @@ store has another state now, the calibrator is read again. If it has unsaved cha
 would overwrite the state of the other writer, so every call is refused until `revert`.
 """
 
+import contextlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
@@ -25,7 +26,6 @@ from streamcal.durable._journal import Batch
 from streamcal.durable._sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.errors import StoreError
 from streamcal.durable.keys import PREFIX, Groups, key_of, name_of
-from streamcal.durable.rows import digest_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
@@ -235,10 +235,25 @@ class CalibratorCache:
         """From now on, journals may stand for states in `changes`; or never."""
         self._settle()
         self._unsaved.update(self._log.drop())
-        self._log = SampleLog()
-        if on and self.store is not None:
+        behind, self._log = self._log.behind, SampleLog()
+        if self.store is None:
+            return
+        if on:
+            self._catch_up()
             self._log.is_on = self._can_learn_again()
             self._look_at_journals(self.store)
+            self._rebase(self._log.behind)
+        elif self.store.version == self._version:
+            with contextlib.suppress(StoreError):  # the error that ends the run says more
+                self._rebase(behind)
+
+    def _rebase(self, keys: Iterable[Hashable]) -> None:
+        """Take anew the digests of calibrators with which the store agrees."""
+        self._base |= {
+            key: self._base[key]._replace(digest=self._stored_digest(key))
+            for key in keys
+            if key in self._base
+        }
 
     @property
     def has_journals(self) -> bool:
@@ -309,6 +324,7 @@ class CalibratorCache:
                 )
         for key in stale:
             self.live.pop(key, None)
+            self.compressed.pop(key, None)  # a save that was interrupted after its commit
             self._base.pop(key, None)
         self._version = version
 
@@ -348,7 +364,8 @@ class CalibratorCache:
                 data = zlib.decompress(self.compressed[key])
             elif self.store is not None:  # it has not been used since an earlier run ended
                 data = self.store.get_bytes(name)
-            states[name], self._offered[key] = data, Written(digest_of(name, data), len(data))
+            digest = None if self.store is None else self.store.next_digest(name, data)
+            states[name], self._offered[key] = data, Written(digest, len(data))
         return states
 
     def saved(self) -> None:
