@@ -11,7 +11,6 @@ bytes raise a `ValueError` and nothing worse, and memory is at most a small mult
 import dataclasses
 import functools
 import inspect
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from streamcal._lazy import homes_of
 from streamcal._state.checks import Arrays, Fields, as_list, as_name, require, state_of
+from streamcal._state.clone import are_fixed
 from streamcal._state.format import (
     BAD_VALUES,
     Parts,
@@ -200,11 +200,11 @@ def _look_up(parts: Parts) -> _Known:
     if known is not None and _CLASSES_BY_NAME[known.kind] is known.found:
         return known
     kind, packed = parts.read_head()
-    found = find(kind)
-    if not are_fixed(packed.values()):
-        return _Known(kind, found, packed, None)
-    known = _Known(kind, found, packed, packed)
-    if len(parts.head) <= _LONGEST_HEAD:
+    found, parameters = find(kind), None
+    if all(map(_is_fixed, packed.values())):
+        parameters = {name: unpack(value) for name, value in packed.items()}
+    known = _Known(kind, found, packed, parameters)
+    if parameters is not None and len(parts.head) <= _LONGEST_HEAD:
         _keep(_KNOWN, parts.head, known)
     return known
 
@@ -233,18 +233,12 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
 
 
-def are_fixed(values: Iterable[Any]) -> bool:
-    """Return whether no value can change, and `pack` and `unpack` return each as it is.
-
-    Examples
-    --------
-    >>> are_fixed([1, 0.5, "log", None]), are_fixed([(1, 2)]), are_fixed([np.float64(1.0)])
-    (True, False, False)
-    """
-    return _FIXED.issuperset(map(type, values))
-
-
-_FIXED = frozenset((type(None), bool, int, float, str))
+def _is_fixed(packed: Any) -> bool:
+    """Return whether `unpack` makes the same object of a value each time, and it cannot change."""
+    if isinstance(packed, dict):
+        inner = packed.get("tuple")
+        return len(packed) == 1 and isinstance(inner, list) and all(map(_is_fixed, inner))
+    return not isinstance(packed, list)
 
 
 # Classes ------------------------------------------------------------------------------------------

@@ -198,12 +198,6 @@ cdef inline uint64_t get_number(const unsigned char *at, int n_bytes) noexcept:
     return number
 
 
-cdef inline int require(bint condition, str rule) except -1:
-    if not condition:
-        raise ValueError(rule)
-    return 0
-
-
 # Checks -------------------------------------------------------------------------------------------
 
 
