@@ -95,7 +95,7 @@ FormatOption = Annotated[
     Format | None,
     typer.Option(
         "--format",
-        help="The format of tables. Default: by the ending of the file, else csv.",
+        help="The format of tables. Default: by the ending of the file; csv for a pipe.",
         rich_help_panel=FILES,
     ),
 ]
