@@ -131,7 +131,7 @@ SourceArgument = Annotated[
     Path,
     typer.Argument(
         metavar="STORE|TABLE",
-        help="A store of `calibrate --store`, or a calibrated table (CSV, NDJSON, Parquet).",
+        help="A store, as of `calibrate --store`, or a calibrated table (CSV, NDJSON, Parquet).",
         show_default=False,
     ),
 ]
