@@ -155,12 +155,13 @@ def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
 
 
 def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
-    for name, options in calibrator_settings._TAKES.items():
-        theirs = inspect.signature(CALIBRATORS[name]).parameters
-        assert set(options) <= set(theirs)
-    assert set(calibrator_settings._TAKES["isotonic"]) == set(
-        inspect.signature(IsotonicCalibrator).parameters
-    )
+    table = calibrator_settings._CALIBRATORS
+    assert set(table) == set(calibrator_settings.Method)
+    for name, (kind, options) in table.items():
+        assert CALIBRATORS[name].__name__ == kind
+        assert set(options) <= set(inspect.signature(CALIBRATORS[name]).parameters)
+    _, options = table[calibrator_settings.Method.isotonic]
+    assert set(options) == set(inspect.signature(IsotonicCalibrator).parameters)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from streamcal._validation import (
     as_probability,
     as_vector,
     as_weight,
+    check_label,
     check_no_mask,
     check_same_length,
+    is_missing,
 )
-from streamcal._validation import is_missing as is_missing_label
 
 
 class ProbabilityErrorMetric(Cloned, ClassificationMetric):
@@ -64,8 +65,8 @@ class ProbabilityMetric(ProbabilityErrorMetric):
             If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
             changes.
         """
-        check_known_label(y_true)
-        if not is_missing(y_pred):
+        check_label(y_true, "y_true")  # a missing one would count as negative
+        if not is_no_prediction(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
@@ -76,8 +77,8 @@ class ProbabilityMetric(ProbabilityErrorMetric):
         ValueError
             As `update` does, and if the prediction has not been added.
         """
-        check_known_label(y_true)
-        if not is_missing(y_pred):
+        check_label(y_true, "y_true")  # a missing one would count as negative
+        if not is_no_prediction(y_pred):
             self._remove(y_true, y_pred, as_weight(w))
 
     @abstractmethod
@@ -87,13 +88,7 @@ class ProbabilityMetric(ProbabilityErrorMetric):
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
 
 
-def check_known_label(y_true: Any) -> None:
-    """Raise if a label is None or NaN: it would silently count as negative."""
-    if y_true is None or y_true != y_true:
-        raise ValueError(f"`y_true` must be a label, got {y_true}")
-
-
-def is_missing(y_pred: Any) -> bool:
+def is_no_prediction(y_pred: Any) -> bool:
     """Whether a prediction is None or empty."""
     return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
 
@@ -149,7 +144,7 @@ def as_events(
         raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
     for label in distinct:
-        if is_missing_label(label):
+        if is_missing(label):
             raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
     if len(distinct) > 2:
         raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
