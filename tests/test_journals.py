@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import HedgedCalibrator, KeyedCalibrator
+from streamcal import HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator
 from streamcal.durable import Event, Store, StoreError, cache, pace, run
 from streamcal.durable.keys import name_of
 from streamcal.durable.rows import JOURNAL
@@ -92,6 +92,22 @@ def test_each_stop_leaves_the_states_of_its_offset(
         assert store.journals() == {}
         assert read(store) == learned(events)
     assert n_journals > 0
+
+
+def test_each_label_is_learned_again_as_it_was(tmp_path: Path) -> None:
+    """Small whole labels are kept in bytes, which have no sign of a zero."""
+    draw = random.Random(5)
+    labels = [0.0, -0.0, 1.0, 254.0]
+    events = [Event(draw.random(), draw.choice(labels), key=f"k{i % 3}") for i in range(300)]
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(IsotonicCalibrator("squared", window=9), store=store)
+        with pytest.raises(StopError):
+            run(events, keyed, stop_at(290), store, batch_size=10)
+        assert store.journals()
+        straight = KeyedCalibrator(IsotonicCalibrator("squared", window=9))
+        for event in events[: store.offset]:
+            straight.predict_learn_many([event.key], [event.score], [event.y])
+        assert read(store) == straight.states()
 
 
 def damage(path: Path, statement: str) -> None:
