@@ -26,11 +26,13 @@ negatives. Bad input is refused before anything changes.
 """
 
 from libc.math cimport INFINITY
+from libc.stdint cimport int64_t
 
-from streamcal.kernels.confusion cimport SEC, formula_of, utility
+from streamcal.kernels.confusion cimport SEC, Formula, formula_of, utility
+from streamcal.kernels.remainders cimport Remainders
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, SLOTS, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    is_chunk,
+    LEFT, RIGHT, SLOTS, Chunk, Node, Place, Sample, ScoreIndex, Slot, can_be_learned,
+    check_lengths, is_chunk,
 )
 
 from streamcal.kernels.exclusive import no_collection, no_fork
@@ -45,6 +47,10 @@ cdef enum:
     # A tree of weight-balanced nodes is at most 2.5 log2(n) deep, and each level leaves one sibling
     # behind.
     DEEPEST = 256
+
+
+cdef struct Sums:
+    double positive, negative
 
 
 cdef struct Open:
@@ -71,6 +77,13 @@ cdef class ConfusionIndex(ScoreIndex):
     rate : float
         The factor from the weight of a sample to that of the next one.
     """
+
+    cdef readonly object spec
+    cdef Formula formula
+    cdef Remainders remainders  # of a window's sums
+    cdef int64_t n_changes
+    cdef bint known  # whether the two that follow are up to date
+    cdef double threshold, utility
 
     def __cinit__(self):
         self.largest_growth = LARGEST_GROWTH

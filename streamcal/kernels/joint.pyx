@@ -61,6 +61,17 @@ cdef class Matrix:
         The most labels that have weights.
     """
 
+    cdef readonly Py_ssize_t n_labels
+    cdef Py_ssize_t base  # the row of logs that the slope multiplies
+    cdef Py_ssize_t n_rows  # of logs that are features
+    cdef Py_ssize_t most  # labels that have weights
+    cdef double gamma, prior, limit, fade, slope, slope_curvature
+    cdef double[:, ::1] weights  # a row for each feature, a column for each label
+    cdef double[::1] inverse  # of the curvature: its lower triangle, row by row
+    cdef Py_ssize_t next_restored  # the direction whose prior curvature is restored next
+    cdef double[::1] features, direction, column
+    cdef double[::1] sums  # of weighted features, for each label
+
     def __cinit__(self, base, n_rows, gamma, prior, limit, fade, most):
         self.base, self.n_rows, self.most = base, n_rows, most
         self.gamma, self.prior, self.limit, self.fade = gamma, prior, limit, fade
@@ -265,6 +276,13 @@ cdef class JointMaps:
     One thread at a time may call it. ``raw`` and ``one_vs_rest`` have shape ``(n_labels,)``;
     ``places`` are the labels' places in the matrices.
     """
+
+    cdef readonly object temperature
+    cdef readonly tuple matrices
+    cdef double clip
+    cdef double[:, ::1] vectors  # of the last sample: probabilities of model and one-vs-rest
+    cdef double[:, ::1] logs  # the logs of these, less their means
+    cdef double[:, ::1] answers  # of each map
 
     def __cinit__(self, temperature, matrices, clip):
         self.temperature, self.matrices, self.clip = temperature, matrices, clip

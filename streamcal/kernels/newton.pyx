@@ -17,11 +17,19 @@ samples lose their influence. Then θ is clipped to its range. Gradients are tho
 cimport cython
 from libc.math cimport INFINITY, exp, log, log1p, sqrt
 
+from streamcal.kernels.exclusive cimport Shared
+from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.sigmoid cimport open_sigmoid
 
 import numpy as np
 
 from streamcal.kernels.expert import restored
+
+
+cdef struct Newton:
+    double theta[3]
+    double curvature[3][3]
+    double n_samples, gamma, prior, fade
 
 
 cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
@@ -91,6 +99,9 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
 cdef class Beta(Expert):
     """A map of a probability with three parameters; a and b are not negative."""
 
+    cdef Newton newton
+    cdef double limit, clip
+
     def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)
         self.newton.theta[2] = 0.0
@@ -157,6 +168,9 @@ cdef class Beta(Expert):
 @cython.final
 cdef class Temperature(Shared):
     """Probabilities of all labels, raised to one power θ and divided by their sum."""
+
+    cdef Newton newton
+    cdef double limit, clip
 
     def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)

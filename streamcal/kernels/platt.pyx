@@ -9,6 +9,7 @@ Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 from libc.math cimport hypot, log
 from libc.stdlib cimport calloc, free
 
+from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.sigmoid cimport open_sigmoid
 
 import numpy as np
@@ -24,8 +25,19 @@ cdef inline double log_odds(double p, double clip) noexcept nogil:
     return log(p / (1.0 - p))
 
 
+cdef struct Bin:
+    double weight  # of the samples whose answer was in the bin
+    double sum  # of their weighted labels
+
+
 cdef class Platt(Expert):
     """A logistic map of the log odds, learned sample by sample."""
+
+    cdef readonly double slope, intercept
+    cdef double aa, ab, bb  # the curvature, a symmetric matrix
+    cdef double n_samples, gamma, prior, limit, clip, fade
+    cdef int n_bins
+    cdef Bin *bins
 
     def __cinit__(self, gamma, prior, limit, clip, fade, n_bins):
         self.gamma, self.prior, self.limit = gamma, prior, limit

@@ -86,6 +86,13 @@ import numpy as np
 from streamcal._validation import is_na
 from streamcal.kernels.expert import restored
 
+cdef enum:
+    SPEEDS = 2  # of forgetting
+    MODELS = 4  # one for each speed, then the sparse one of each speed
+    ANSWERS = 5  # the base calibrator's, then one for each model
+    MOST_TERMS = 1024  # of one sample
+    MOST_FIELDS = 64
+
 N_SPEEDS = SPEEDS
 N_MODELS = MODELS
 
@@ -99,6 +106,27 @@ cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash tables
 cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
+
+
+cdef struct Term:
+    uint64_t key  # of the group and the values
+    int64_t group
+    double learned  # the number of samples when it last learned
+    # What samples added to the prior's 1 / variance, and mean / variance.
+    double precision[SPEEDS]
+    double pull[SPEEDS]
+    float prior[SPEEDS]  # the prior variance with which it was counted
+
+
+cdef struct Sample:
+    double answers[ANSWERS]
+    double x  # the slope's feature
+    double log_odds[SPEEDS]  # without integrating over the uncertainty
+    double variance[SPEEDS]  # of these
+    uint64_t keys[MOST_TERMS]  # of the terms
+    Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
+    double means[MOST_TERMS][SPEEDS]  # of the terms, now
+    double variances[MOST_TERMS][SPEEDS]
 
 
 # Hashes of values ---------------------------------------------------------------------------------
@@ -266,6 +294,22 @@ cdef class SegmentTerms:
     half_life : float
     max_terms : int
     """
+
+    cdef readonly tuple fields, crossings
+    cdef readonly Py_ssize_t n_terms, max_terms
+    cdef readonly int64_t n_samples, n_evicted
+    cdef double half_life, rate, centre
+    cdef uint64_t random
+    cdef Py_ssize_t n_fields, n_groups, room, n_slots
+    cdef Term *terms
+    cdef uint32_t *slots  # a hash table of the places of terms plus 1; 0 is empty
+    cdef double[::1] first_variances  # of the prior, by group, before a term has learned
+    cdef double[:, ::1] prior_variances  # those learned, by group and speed
+    cdef double[:, ::1] squares  # sums of mean² of all terms, by group and speed
+    cdef double[:, ::1] effective  # numbers of terms: sums of what each knows
+    cdef Py_ssize_t[::1] members  # the fields of all crossings
+    cdef Py_ssize_t[::1] bounds  # where those of each crossing start
+    cdef Sample sample
 
     def __cinit__(self, fields, crossings, prior_variances, double half_life, Py_ssize_t max_terms):
         self.fields, self.crossings = tuple(fields), tuple(crossings)
