@@ -38,7 +38,7 @@ feature in the same position.
 cimport cython
 from libc.math cimport INFINITY, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 import copy
@@ -48,6 +48,7 @@ import numpy as np
 
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.isotonic cimport IsotonicRegression
+from streamcal.kernels.memory cimport resize, zeros
 from streamcal.kernels.score_index cimport can_be_learned
 
 from streamcal.kernels.exclusive import no_fork
@@ -725,22 +726,23 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t n = len(labels), bounds = max(n - 1, 0), answer, truth
         # Whatever may raise comes before the first allocation.
         cdef const double[:, ::1] table = self.task.table(n) if n > 1 else np.zeros((n, n))
+        memset(new, 0, sizeof(Layout))
         new.n_labels, new.bounds = n, bounds
         new.parts = 2 if self.settings.averaged else 1
         new.width = 1 if self.settings.shared else bounds
         new.stride = new.parts * new.width
-        new.costs = zeros(n * n)
-        new.bias, new.rows = zeros(new.parts * bounds), zeros(self.room * new.stride)
-        new.recent, new.products = zeros(self.ring_room * (bounds + 2)), zeros(new.parts * bounds)
-        new.scores, new.margins = zeros(n), zeros(n)
-        new.sizes = <Py_ssize_t *> calloc(n + 1, sizeof(Py_ssize_t))
-        if (
-            new.costs == NULL or new.bias == NULL or new.rows == NULL or new.recent == NULL
-            or new.products == NULL or new.scores == NULL or new.margins == NULL
-            or new.sizes == NULL
-        ):
+        try:
+            new.costs = <double *> zeros(n * n, sizeof(double))
+            new.bias = <double *> zeros(new.parts * bounds, sizeof(double))
+            new.rows = <double *> zeros(self.room * new.stride, sizeof(double))
+            new.recent = <double *> zeros(self.ring_room * (bounds + 2), sizeof(double))
+            new.products = <double *> zeros(new.parts * bounds, sizeof(double))
+            new.scores = <double *> zeros(n, sizeof(double))
+            new.margins = <double *> zeros(n, sizeof(double))
+            new.sizes = <Py_ssize_t *> zeros(n + 1, sizeof(Py_ssize_t))
+        except MemoryError:
             free_layout(new)
-            raise MemoryError
+            raise
         for truth in range(n):
             for answer in range(n):
                 new.costs[n * truth + answer] = table[answer, truth]
@@ -751,7 +753,7 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t needed = self.n_rows + n
         if needed > self.room:
             needed += needed // 2
-            self.own.rows = extended(self.own.rows, self.own.stride, self.room, needed)
+            extend(&self.own.rows, self.own.stride, self.room, needed)
             self.room = needed
         return 0
 
@@ -760,26 +762,17 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t needed = min(self.n_recent + n, self.window)
         if needed > self.ring_room:  # the ring has not wrapped around yet
             needed = min(max(needed, 2 * self.ring_room, FIRST_RING), self.window)
-            self.own.recent = extended(
-                self.own.recent, self.own.bounds + 2, self.ring_room, needed
-            )
+            extend(&self.own.recent, self.own.bounds + 2, self.ring_room, needed)
             self.ring_room = needed
         return 0
 
     cdef int make_sample_room(self, Py_ssize_t n) except -1:
         """Allocate room for a sample of this many features."""
-        cdef double *values = <double *> realloc(self.values, n * sizeof(double))
-        cdef Py_ssize_t *places
         cdef Py_ssize_t i
-        if values == NULL:
-            raise MemoryError
-        self.values = values
-        places = <Py_ssize_t *> realloc(self.places, n * sizeof(Py_ssize_t))
-        if places == NULL:
-            raise MemoryError
-        self.places = places
+        resize(<void **> &self.values, n, sizeof(double))
+        resize(<void **> &self.places, n, sizeof(Py_ssize_t))
         for i in range(self.sample_room, n):
-            places[i] = 0
+            self.places[i] = 0
         self.names.extend([None] * (n - self.sample_room))
         self.sample_room = n
         return 0
@@ -903,17 +896,11 @@ cdef dict ranks_of(list labels):
     return {label: rank for rank, label in enumerate(labels)}
 
 
-cdef double *zeros(Py_ssize_t n) noexcept:
-    return <double *> calloc(max(n, 1), sizeof(double))
-
-
-cdef double *extended(double *old, Py_ssize_t width, Py_ssize_t n, Py_ssize_t room) except NULL:
-    """Return ``n`` rows with room for more, which are zero."""
-    cdef double *new = <double *> realloc(old, max(room * width, 1) * sizeof(double))
-    if new == NULL:
-        raise MemoryError
-    memset(new + n * width, 0, (room - n) * width * sizeof(double))
-    return new
+cdef int extend(double **rows, Py_ssize_t width, Py_ssize_t n, Py_ssize_t room) except -1:
+    """Give ``n`` rows room for more, which are zero."""
+    resize(<void **> rows, room * width, sizeof(double))
+    memset(rows[0] + n * width, 0, (room - n) * width * sizeof(double))
+    return 0
 
 
 cdef void free_layout(Layout *own) noexcept:

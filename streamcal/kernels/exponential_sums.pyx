@@ -18,10 +18,11 @@ negligible, and where another one becomes too small for a float, nothing is comp
 """
 
 from libc.math cimport INFINITY, exp, pow
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
 cimport streamcal.kernels.any_width
 from streamcal.kernels.confusion cimport Formula, formula_of
+from streamcal.kernels.memory cimport allocated
 
 import numpy as np
 
@@ -152,9 +153,7 @@ cdef struct Sweep:
 
 cdef double *set_buffers(Sweep *sweep, Py_ssize_t m) except NULL:
     """Set the buffers of a sweep; return the memory to be freed."""
-    cdef double *memory = <double *> malloc(ROWS * m * sizeof(double))
-    if memory == NULL:
-        raise MemoryError
+    cdef double *memory = <double *> allocated(ROWS * m, sizeof(double))
     sweep.m = m
     sweep.part, sweep.chosen, sweep.rest = memory, memory + m, memory + 2 * m
     sweep.tp, sweep.fp = memory + 3 * m, memory + 4 * m

@@ -57,9 +57,10 @@ other point gives a lower bound. So one of these four tests decides, for e or fo
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.memory cimport resize
 from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.score_index cimport (
     CLEAN,
@@ -146,13 +147,10 @@ cdef class Hull(ScoreIndex):
     cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil:
         """Give a chunk room for ``n`` edges, or somewhat more; its edges must fit."""
         cdef int room = (n + n // 8 + EDGE_STEP - 1) // EDGE_STEP * EDGE_STEP
-        cdef Edge *edges
         if n <= hull.room <= room + EDGE_STEP or room == 0:
             return 0
-        edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
-        if edges == NULL:
-            raise MemoryError
-        hull.edges, hull.room = edges, room
+        resize(<void **> &hull.edges, room, sizeof(Edge))
+        hull.room = room
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:

@@ -7,9 +7,10 @@ Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
 from libc.math cimport hypot, log
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 
 from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.memory cimport zeros
 from streamcal.kernels.sigmoid cimport open_sigmoid
 
 import numpy as np
@@ -46,9 +47,7 @@ cdef class Platt(Expert):
         self.aa = self.bb = prior
         self.n_bins = n_bins
         if n_bins:
-            self.bins = <Bin *> calloc(n_bins, sizeof(Bin))
-            if self.bins == NULL:
-                raise MemoryError
+            self.bins = <Bin *> zeros(n_bins, sizeof(Bin))
 
     def __dealloc__(self):
         free(self.bins)

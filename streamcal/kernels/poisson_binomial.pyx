@@ -19,9 +19,10 @@ from ``bounds[r, 0]`` to ``bounds[r, 1]`` are in use.
 
 from libc.math cimport M_PI, ceil, cos, fabs, log, sin, sqrt
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
 from streamcal.kernels.confusion cimport GMEAN, Formula, formula_of, utility
+from streamcal.kernels.memory cimport allocated
 
 import numpy as np
 
@@ -179,10 +180,8 @@ def all_expectations(const double[::1] spec, const double[::1] history, const do
     cdef Law c = Law(mass=NULL, offset=0, low=0, high=0)
     cdef Law d = Law(mass=NULL, offset=0, low=0, high=0)
     # The law at k in row k, for the positives among the first k and, behind, among the others.
-    cdef double *chosen = <double *> malloc(2 * (n + 1) * (n + 1) * sizeof(double))
+    cdef double *chosen = <double *> allocated(2 * (n + 1) * (n + 1), sizeof(double))
     cdef double *rest = chosen + (n + 1) * (n + 1)
-    if chosen == NULL:
-        raise MemoryError
     with nogil:
         chosen[0] = rest[n * (n + 1)] = 1.0
         for k in range(n):
@@ -307,9 +306,7 @@ def expectation_of_rates(
             value = double_sum(&formula, &history[0], n, k, &c, &d, slack)
         return value
     m = <int64_t> points
-    nodes = <double *> malloc(4 * m * sizeof(double))
-    if nodes == NULL:
-        raise MemoryError
+    nodes = <double *> allocated(4 * m, sizeof(double))
     cdef double *signs = nodes + m
     cdef double *terms = nodes + 2 * m
     cdef double *weights = nodes + 3 * m

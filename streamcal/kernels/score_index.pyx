@@ -51,6 +51,7 @@ from libc.math cimport INFINITY, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.memory cimport allocated, zeros
 from streamcal.kernels.prefetch cimport prefetch
 
 import numpy as np
@@ -297,9 +298,7 @@ cdef class ScoreIndex(Shared):
         cdef const double[:, ::1] queue = arrays["queue"]
         cdef WrittenTree written
         cdef Py_ssize_t n = scores.shape[0], i
-        cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
+        cdef Slot *slots = <Slot *> zeros(n, sizeof(Slot))
         written.shape, written.keys = <int64_t *> &shape[0], NULL
         if keys.shape[0] > 0:
             written.keys = <double *> &keys[0]
@@ -399,9 +398,7 @@ cdef class ScoreIndex(Shared):
         """
         cdef int64_t n = self.tree.n_scores, kept = 0, n_samples = 0, i
         cdef Sample sample
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
+        cdef Slot *slots = <Slot *> allocated(n, sizeof(Slot))
         try:
             if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
@@ -507,11 +504,9 @@ cdef class ScoreIndex(Shared):
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to memory with this many places, wide or short; its samples fit."""
-        cdef void *queue = malloc(room * sample_bytes(wide))
+        cdef void *queue = allocated(room, sample_bytes(wide))
         cdef Sample sample
         cdef int64_t i
-        if queue == NULL:
-            raise MemoryError
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)

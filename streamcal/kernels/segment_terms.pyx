@@ -70,11 +70,12 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport M_PI, exp, exp2, log, sqrt
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.memory cimport resize, zeros
 from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.sigmoid cimport sigmoid
 
@@ -762,13 +763,10 @@ cdef class SegmentTerms:
         """Make room for new terms; nothing else changes, also if memory ends."""
         cdef Py_ssize_t needed = FIRST_FIELD + min(self.n_terms + n_new, self.max_terms), room
         cdef Py_ssize_t n_slots
-        cdef Term *terms
         if needed > self.room:
             room = max(min(needed + needed // 4, FIRST_FIELD + self.max_terms), needed)
-            terms = <Term *> realloc(self.terms, room * sizeof(Term))
-            if terms == NULL:
-                raise MemoryError
-            self.terms, self.room = terms, room
+            resize(<void **> &self.terms, room, sizeof(Term))
+            self.room = room
         n_slots = max(self.n_slots, 64)
         while 3 * n_slots < 4 * needed:
             n_slots *= 2
@@ -778,10 +776,8 @@ cdef class SegmentTerms:
 
     cdef int fill_slots(self, Py_ssize_t n_slots) except -1 nogil:
         """Make a hash table of this size for all terms."""
-        cdef uint32_t *slots = <uint32_t *> calloc(n_slots, sizeof(uint32_t))
+        cdef uint32_t *slots = <uint32_t *> zeros(n_slots, sizeof(uint32_t))
         cdef Py_ssize_t place
-        if slots == NULL:
-            raise MemoryError
         free(self.slots)
         self.slots, self.n_slots = slots, n_slots
         for place in range(FIRST_FIELD, FIRST_FIELD + self.n_terms):

@@ -38,9 +38,10 @@ closer: this is Newton's method.
 cimport cython
 from libc.math cimport INFINITY, NAN, fabs, isfinite, nextafter
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free
 
 from streamcal.kernels.exclusive cimport Shared
+from streamcal.kernels.memory cimport resize
 
 import numpy as np
 
@@ -118,15 +119,6 @@ cpdef double midpoint(double low, double high) noexcept nogil:
     if high == INFINITY:
         return max(2.0 * low, 1.0) if low >= 0.0 else 0.0
     return 0.5 * low + 0.5 * high
-
-
-cdef int resize(void **memory, Py_ssize_t n, size_t size) except -1 nogil:
-    """Reallocate memory for ``n`` items of a size; the old content is kept as far as it fits."""
-    cdef void *found = realloc(memory[0], max(n, 1) * size)
-    if found == NULL:
-        raise MemoryError
-    memory[0] = found
-    return 0
 
 
 cpdef Py_ssize_t room_for(Py_ssize_t n):
