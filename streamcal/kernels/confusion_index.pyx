@@ -30,9 +30,9 @@ from libc.stdint cimport int64_t
 
 from streamcal.kernels.confusion cimport SEC, Formula, formula_of, utility
 from streamcal.kernels.remainders cimport Remainders
+from streamcal.kernels.samples cimport can_be_learned, check_lengths
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, SLOTS, Chunk, Node, Place, Sample, ScoreIndex, Slot, can_be_learned,
-    check_lengths, is_chunk,
+    LEFT, RIGHT, SLOTS, Chunk, Node, Place, Sample, ScoreIndex, Slot, is_chunk, summary_of,
 )
 
 from streamcal.kernels.exclusive import no_collection, no_fork
@@ -62,7 +62,7 @@ cdef struct Open:
 
 cdef inline Sums *sums_of(Node *node) noexcept nogil:
     """Return the sums of what is below a node, or of a chunk."""
-    return <Sums *> (<Chunk *> node + 1) if is_chunk(node) else <Sums *> (node + 1)
+    return <Sums *> summary_of(node)
 
 
 cdef class ConfusionIndex(ScoreIndex):
@@ -104,11 +104,6 @@ cdef class ConfusionIndex(ScoreIndex):
             return n + self.remainders.bytes_taken()
 
     # For Python -----------------------------------------------------------------------------------
-
-    def learn(self, double score, double y, double w):
-        """Learn a sample; return False, and change nothing, if it is refused."""
-        with self.lock:
-            return self.learn_sample(score, y, w)
 
     def learn_many(
         self, const double[::1] scores, const double[::1] y, const double[::1] w

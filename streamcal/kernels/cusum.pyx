@@ -49,9 +49,10 @@ import numpy as np
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.isotonic cimport IsotonicRegression
 from streamcal.kernels.memory cimport resize, zeros
-from streamcal.kernels.score_index cimport can_be_learned
+from streamcal.kernels.samples cimport can_be_learned
 
 from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.expert import restored
 
 # The ranges that ``scale`` and ``count`` are kept in.
 LEAST_SCALE, MOST_COUNT = 2.0**-10, 2.0**50
@@ -98,13 +99,6 @@ cdef struct Layout:  # memory whose size depends on the number of labels
     double *scores  # scratch: n_labels, and so the others
     double *margins
     Py_ssize_t *sizes
-
-
-def restored(settings, labels, task, window, empty, state):
-    """Return the object that was pickled."""
-    cusum = CuSum(settings, labels, task, window, empty)
-    cusum.restore(*state)
-    return cusum
 
 
 @cython.final
@@ -888,8 +882,8 @@ cdef class CuSum(Exclusive):
 
     def __reduce__(self):
         state = self.state()
-        settings = self.settings
-        return restored, (settings, state[0], self.task, self.window, self.empty, state)
+        settings = self.settings, state[0], self.task, self.window, self.empty
+        return restored, (CuSum, settings, state)
 
 
 cdef dict ranks_of(list labels):

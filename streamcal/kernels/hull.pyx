@@ -77,6 +77,7 @@ from streamcal.kernels.score_index cimport (
     find_slot,
     is_chunk,
 )
+from streamcal.kernels.sums cimport rises
 
 cdef enum:
     EDGE_STEP = 4  # edges that a chunk's room grows by
@@ -116,6 +117,7 @@ cdef class Hull(ScoreIndex):
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
         cdef const Edge *edge
+        cdef const Edge *last
         cdef int start = 0, stop = chunk.size, n_made
         # Edges that are still valid, except for that of the score.
         cdef int n_old = 0 if score == -INFINITY else hull.n
@@ -132,8 +134,10 @@ cdef class Hull(ScoreIndex):
         # and after it meet.
         while tail < n_old:
             edge = &hull.edges[tail]
-            if stack.n_made > 0 and rises(top(&stack), edge.weight, edge.sum):
-                break
+            if stack.n_made > 0:
+                last = top(&stack)
+                if rises(last.weight, last.sum, edge.weight, edge.sum):
+                    break
             push(&stack, edge.first, edge.last, edge.weight, edge.sum)
             tail += 1
         n_made = stack.kept + stack.n_made
@@ -243,11 +247,6 @@ cdef struct Stack:  # edges in the making: those that stay in front of a score, 
     int n_made
 
 
-cdef inline bint rises(const Edge *edge, double w, double s) noexcept nogil:
-    """Return whether the slope rises from an edge to the next, (w, s): they are not pooled."""
-    return s * edge.weight > edge.sum * w
-
-
 cdef inline const Edge *top(const Stack *stack) noexcept nogil:
     """Return the last edge of a stack, which is not empty."""
     if stack.n_made > 0:
@@ -271,7 +270,7 @@ cdef inline void push(
     cdef Edge *edge
     while stack.n_made > 0 or stack.kept > 0:
         before = top(stack)
-        if rises(before, w, s):
+        if rises(before.weight, before.sum, w, s):
             break
         first = before.first
         w += before.weight

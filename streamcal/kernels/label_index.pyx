@@ -26,9 +26,9 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from streamcal.kernels.memory cimport allocated, resize
+from streamcal.kernels.samples cimport can_be_learned, check_lengths
 from streamcal.kernels.score_index cimport (
-    Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, lost_digits, tolerance,
+    Chunk, Place, Sample, ScoreIndex, Slot, find_slot, has_vanished, lost_digits, tolerance,
 )
 
 import numpy as np
@@ -121,11 +121,6 @@ cdef class LabelIndex(ScoreIndex):
         return 0
 
     # For Python -----------------------------------------------------------------------------------
-
-    def learn(self, double score, double label, double w):
-        """Learn a sample; return False, and change nothing, if it is refused."""
-        with self.lock:
-            return self.learn_sample(score, label, w)
 
     def unlearn(self, double score, double label, double w):
         """Remove a sample; return False if it cannot have been learned."""

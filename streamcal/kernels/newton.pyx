@@ -19,7 +19,7 @@ from libc.math cimport INFINITY, exp, log, log1p, sqrt
 
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.expert cimport Expert
-from streamcal.kernels.sigmoid cimport open_sigmoid
+from streamcal.kernels.logistic cimport clipped, open_sigmoid, softmax
 
 import numpy as np
 
@@ -132,7 +132,7 @@ cdef class Beta(Expert):
         return restored, (Beta, settings, self.state())
 
     cdef inline void features(self, double p, double *x) noexcept nogil:
-        p = min(max(p, self.clip), 1.0 - self.clip)
+        p = clipped(p, self.clip)
         x[0], x[1], x[2] = log(p), -log1p(-p), 1.0
 
     cdef inline double value(self, const double *x) noexcept nogil:
@@ -188,17 +188,11 @@ cdef class Temperature(Shared):
 
     def predict(self, const double[::1] raw, double[::1] out):
         """Write the probabilities proportional to raw ** θ."""
-        cdef double top = -INFINITY, total = 0.0
         cdef Py_ssize_t k
         with self.lock:
             for k in range(raw.shape[0]):
                 out[k] = self.newton.theta[0] * self.log_of(raw[k])
-                top = max(top, out[k])
-        for k in range(raw.shape[0]):
-            out[k] = exp(out[k] - top)
-            total += out[k]
-        for k in range(raw.shape[0]):
-            out[k] /= total
+        softmax(&out[0], raw.shape[0])
 
     def learn(self, const double[::1] raw, Py_ssize_t y, double w):
         """Take one step of θ towards the label at position ``y``."""

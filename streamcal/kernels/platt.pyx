@@ -6,24 +6,18 @@ of the parameters, it ends at the nearest point of the disc in the metric of the
 Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport hypot, log
+from libc.math cimport hypot
 from libc.stdlib cimport free
 
 from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.logistic cimport clipped, logit, open_sigmoid
 from streamcal.kernels.memory cimport zeros
-from streamcal.kernels.sigmoid cimport open_sigmoid
 
 import numpy as np
 
 from streamcal.kernels.expert import restored
 
 cdef double LARGEST_ANSWER = 1.0 - 2.0**-53
-
-
-cdef inline double log_odds(double p, double clip) noexcept nogil:
-    """Return the log odds of a probability that is clipped to [clip, 1 − clip]."""
-    p = min(max(p, clip), 1.0 - clip)
-    return log(p / (1.0 - p))
 
 
 cdef struct Bin:
@@ -87,7 +81,7 @@ cdef class Platt(Expert):
         cdef Bin *bin
         if self.n_samples == 0.0:
             return score
-        q = open_sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
+        q = open_sigmoid(self.slope * logit(clipped(score, self.clip)) + self.intercept)
         if self.n_bins == 0:
             return q
         bin = self.bin_of(q)
@@ -96,7 +90,7 @@ cdef class Platt(Expert):
 
     cdef int teach(self, double score, double y, double w) except -1 nogil:
         """Take one Newton step towards the label ``y`` of a score."""
-        cdef double s = log_odds(score, self.clip)
+        cdef double s = logit(clipped(score, self.clip))
         cdef double q = open_sigmoid(self.slope * s + self.intercept)
         cdef double error = q - y, curvature = w * error * error, det, size
         cdef Bin *bin

@@ -41,26 +41,16 @@ cdef struct Window:
 # Laws ---------------------------------------------------------------------------------------------
 
 
-cdef void add_label(double p, double *law, int64_t low, int64_t high) noexcept nogil:
-    """Add a label to a law in place; slot ``high + 1`` is written."""
-    cdef double q = 1.0 - p
-    cdef int64_t j
-    law[high + 1] = p * law[high]
-    for j in range(high, low, -1):
-        law[j] = q * law[j] + p * law[j - 1]
-    law[low] = q * law[low]
-
-
-cdef void add_label_to(
+cdef inline void add_label(
     double p, const double *law, int64_t low, int64_t high, double *out
 ) noexcept nogil:
-    """Write a law with a label more; slots from ``low`` to ``high + 1`` are written."""
+    """Write a law with a label more, or in place; slots from ``low`` to ``high + 1`` are written."""
     cdef double q = 1.0 - p
     cdef int64_t j
-    out[low] = q * law[low]
-    for j in range(low + 1, high + 1):
-        out[j] = q * law[j] + p * law[j - 1]
     out[high + 1] = p * law[high]
+    for j in range(high, low, -1):
+        out[j] = q * law[j] + p * law[j - 1]
+    out[low] = q * law[low]
 
 
 cdef void trim(double *law, Window *window, double tau) noexcept nogil:
@@ -87,7 +77,7 @@ def extend(law, const double[::1] p, double tau):
     cdef Window window = Window(low=0, high=size - 1, lost=0.0)
     with nogil:
         for i in range(p.shape[0]):
-            add_label(p[i], &mass[0], window.low, window.high)
+            add_label(p[i], &mass[0], window.low, window.high, &mass[0])
             window.high += 1
             trim(&mass[0], &window, tau)
     return (offset + window.low, after[window.low : window.high + 1].copy()), window.lost
@@ -108,7 +98,7 @@ def extend_rows(law, const double[::1] p, double tau):
     used[0, 0], used[0, 1] = window.low, window.high
     with nogil:
         for i in range(p.shape[0]):
-            add_label_to(p[i], &mass[i, 0], window.low, window.high, &mass[i + 1, 0])
+            add_label(p[i], &mass[i, 0], window.low, window.high, &mass[i + 1, 0])
             window.high += 1
             trim(&mass[i + 1, 0], &window, tau)
             used[i + 1, 0], used[i + 1, 1] = window.low, window.high
@@ -185,9 +175,9 @@ def all_expectations(const double[::1] spec, const double[::1] history, const do
     with nogil:
         chosen[0] = rest[n * (n + 1)] = 1.0
         for k in range(n):
-            add_label_to(p[k], chosen + k * (n + 1), 0, k, chosen + (k + 1) * (n + 1))
+            add_label(p[k], chosen + k * (n + 1), 0, k, chosen + (k + 1) * (n + 1))
         for k in range(n - 1, -1, -1):
-            add_label_to(p[k], rest + (k + 1) * (n + 1), 0, n - k - 1, rest + k * (n + 1))
+            add_label(p[k], rest + (k + 1) * (n + 1), 0, n - k - 1, rest + k * (n + 1))
         for k in range(n + 1):
             c.mass, c.high = chosen + k * (n + 1), k
             d.mass, d.high = rest + k * (n + 1), n - k

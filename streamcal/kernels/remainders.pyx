@@ -20,6 +20,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from streamcal.kernels.memory cimport resize, zeros
+from streamcal.kernels.sums cimport two_sum_error
 
 
 cdef enum:
@@ -176,12 +177,6 @@ cdef inline int64_t hashed_place(double score, int which, int64_t room) noexcept
     memcpy(&bits, &score, sizeof(bits))
     bits = (bits ^ (bits >> 32) ^ <uint64_t> which) * <uint64_t> 0x9E3779B97F4A7C15
     return <int64_t> ((bits >> 32) & <uint64_t> (room - 1))
-
-
-cdef inline double two_sum_error(double a, double b, double total) noexcept nogil:
-    """Return the rounding error of ``total``, the rounded a + b (Knuth)."""
-    cdef double part = total - a
-    return (a - (total - part)) + (b - part)
 
 
 cdef int reserve(Remainder *at, int room) except -1 nogil:

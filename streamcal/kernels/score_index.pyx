@@ -57,6 +57,7 @@ from streamcal.kernels.prefetch cimport prefetch
 import numpy as np
 
 from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.expert import restored
 
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
@@ -79,13 +80,6 @@ cdef enum:
 
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**128
-
-
-def restored(kind, settings, numbers, arrays):
-    """Return the index that was pickled."""
-    index = kind(*settings)
-    index.restore(numbers, arrays)
-    return index
 
 
 cdef class ScoreIndex(Shared):
@@ -270,7 +264,7 @@ cdef class ScoreIndex(Shared):
         self.growth = numbers["growth"]
 
     def __reduce__(self):
-        return restored, (type(self), self.settings(), *self.state())
+        return restored, (type(self), self.settings(), self.state())
 
     cdef dict arrays(self):
         """Return slots, tree and queue as arrays by name."""
@@ -315,6 +309,11 @@ cdef class ScoreIndex(Shared):
         return 0
 
     # Learning and forgetting ----------------------------------------------------------------------
+
+    def learn(self, double score, double label, double w):
+        """Learn a sample; return False, and change nothing, if it is refused."""
+        with self.lock:
+            return self.learn_sample(score, label, w)
 
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
         """Learn one sample and drop the one that leaves the window; False if it is refused."""
@@ -965,18 +964,6 @@ cdef class ScoreIndex(Shared):
         self.release_summary(chunk)
         free(chunk.slots)
         free(chunk)
-
-
-cdef int check_lengths(
-    const double[::1] scores, const double[::1] labels, const double[::1] w
-) except -1:
-    """Raise unless scores, labels and weights have the same length."""
-    if not scores.shape[0] == labels.shape[0] == w.shape[0]:
-        raise ValueError(
-            "scores, labels and weights must be as many,"
-            f" got {scores.shape[0]}, {labels.shape[0]} and {w.shape[0]}"
-        )
-    return 0
 
 
 # Queue --------------------------------------------------------------------------------------------

@@ -68,16 +68,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.math cimport M_PI, exp, exp2, log, sqrt
+from libc.math cimport M_PI, exp, exp2, sqrt
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.logistic cimport clipped, logit, sigmoid
 from streamcal.kernels.memory cimport resize, zeros
 from streamcal.kernels.prefetch cimport prefetch
-from streamcal.kernels.sigmoid cimport sigmoid
+from streamcal.kernels.samples cimport is_sample
 
 import os
 from collections.abc import Mapping
@@ -226,10 +226,6 @@ cdef inline uint64_t bits_of(double number) noexcept nogil:
     cdef uint64_t bits
     memcpy(&bits, &number, 8)
     return bits
-
-
-cdef inline double clipped(double p) noexcept nogil:
-    return min(max(p, CLIP), 1.0 - CLIP)
 
 
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
@@ -524,7 +520,7 @@ cdef class SegmentTerms:
 
     cdef void predict_sample(self, double base) noexcept nogil:
         """Compute the answers for the sample whose terms were found."""
-        cdef double p = clipped(base), u = log(p / (1.0 - p)), x
+        cdef double p = clipped(base, CLIP), u = logit(p), x
         cdef double mean[MODELS]
         cdef double variance[MODELS]
         cdef double log_odds[MODELS]
@@ -549,7 +545,9 @@ cdef class SegmentTerms:
         for k in range(MODELS):
             p = sigmoid(log_odds[k] / sqrt(1.0 + M_PI / 8.0 * total[k]))
             # The base is served before anything is learned, so no model may gain on it then.
-            self.sample.answers[k + 1] = clipped(p) if self.n_samples else self.sample.answers[0]
+            if self.n_samples == 0:
+                p = self.sample.answers[0]
+            self.sample.answers[k + 1] = clipped(p, CLIP)
 
     cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
         """Return the key of a sample's term in a group."""
@@ -622,8 +620,7 @@ cdef class SegmentTerms:
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
         self.learn_priors()
         self.n_samples += 1
-        p = self.sample.answers[0]
-        self.centre += (log(p / (1.0 - p)) - self.centre) / self.n_samples
+        self.centre += (logit(self.sample.answers[0]) - self.centre) / self.n_samples
         return 0
 
     cdef void update(

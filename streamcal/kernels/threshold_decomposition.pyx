@@ -42,6 +42,7 @@ from libc.stdlib cimport free
 
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.memory cimport resize
+from streamcal.kernels.sums cimport rises, two_sum_error
 
 import numpy as np
 
@@ -97,14 +98,13 @@ cdef struct Sum:
 
 
 cdef inline void add(Sum *sum, double x) noexcept nogil:
-    """Add to a sum, and its rounding error to ``lost`` (Knuth's two-sum).
+    """Add to a sum, and its rounding error to ``lost``.
 
     Otherwise the terms of light samples after heavy ones would be lost. An infinite sum has no
     rounding error.
     """
     cdef double new = sum.total + x
-    cdef double part = new - sum.total
-    cdef double error = (sum.total - (new - part)) + (x - part)
+    cdef double error = two_sum_error(sum.total, x, new)
     sum.total = new
     if fabs(error) < INFINITY:
         sum.lost += error
@@ -782,7 +782,7 @@ cdef inline int push(
 ) except -1 nogil:
     """Add a block, and pool it with those before as long as values do not increase."""
     cdef Py_ssize_t room, last = blocks.size - 1
-    while last >= 0 and not blocks.at[last].sum * weight < sum * blocks.at[last].weight:
+    while last >= 0 and not rises(blocks.at[last].weight, blocks.at[last].sum, weight, sum):
         begin = blocks.at[last].begin
         weight += blocks.at[last].weight
         sum += blocks.at[last].sum
