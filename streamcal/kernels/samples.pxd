@@ -23,3 +23,10 @@ cdef inline int check_lengths(
             f" got {scores.shape[0]}, {labels.shape[0]} and {w.shape[0]}"
         )
     return 0
+
+
+cdef inline int check_length(Py_ssize_t n, Py_ssize_t expected) except -1:
+    """Raise unless an array has the expected length."""
+    if n != expected:
+        raise ValueError(f"there must be {expected} numbers, got {n}")
+    return 0

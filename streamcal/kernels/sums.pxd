@@ -1,10 +1,29 @@
 """Sums of floats."""
 
+from libc.math cimport INFINITY, fabs
+
+
+cdef struct Sum:
+    double total, lost
+
 
 cdef inline double two_sum_error(double a, double b, double total) noexcept nogil:
     """Return the rounding error of ``total``, the rounded a + b (Knuth)."""
     cdef double part = total - a
     return (a - (total - part)) + (b - part)
+
+
+cdef inline void add(Sum *sum, double x) noexcept nogil:
+    """Add to a sum, and its rounding error to ``lost``.
+
+    Otherwise the terms of light samples after heavy ones would be lost. An infinite sum has no
+    rounding error.
+    """
+    cdef double new = sum.total + x
+    cdef double error = two_sum_error(sum.total, x, new)
+    sum.total = new
+    if fabs(error) < INFINITY:
+        sum.lost += error
 
 
 cdef inline double dot(const double *a, const double *b, Py_ssize_t n) noexcept nogil:
