@@ -24,6 +24,7 @@ def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float
 
 def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
+        "conversions",
         "custom_loss",
         "cusum_network",
         "decide_on_a_stream",
@@ -41,6 +42,12 @@ def test_every_example_has_a_test_and_is_short() -> None:
 def test_quickstart(capsys: pytest.CaptureFixture[str]) -> None:
     raw, calibrated = printed_numbers("quickstart", capsys)
     assert calibrated < raw - 0.1
+
+
+def test_conversions(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting, transformed, as_they_come = printed_numbers("conversions", capsys)
+    assert transformed < waiting - 0.005
+    assert transformed < as_they_come - 0.005
 
 
 def test_custom_loss(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +154,11 @@ def test_service() -> None:
             body, kind = f'{{"features": {{"x": {number}}}}}', {"content-type": "application/json"}
             answer = client.post("/predict", content=body, headers=kind)
             assert (answer.status_code, "numbers from" in answer.text) == (422, True)
+        for path, body in (
+            ("labels", '{"id": "a", "label": NaN}'),
+            ("predict", '{"features": NaN}'),
+        ):
+            assert client.post(f"/{path}", content=body, headers=kind).status_code == 422
         high, low = (
             client.post("/predict", json={"features": {"x": x}}).json()["probability"]
             for x in (1.5, -1.5)

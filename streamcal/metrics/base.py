@@ -15,6 +15,7 @@ from streamcal._validation import (
     check_no_mask,
     check_same_length,
 )
+from streamcal._validation import is_missing as is_missing_label
 
 
 class ProbabilityErrorMetric(Cloned, ClassificationMetric):
@@ -147,10 +148,11 @@ def as_events(
     if labels.ndim != 1:
         raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
+    for label in distinct:
+        if is_missing_label(label):
+            raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
     if len(distinct) > 2:
         raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
-    if any(label != label for label in distinct):
-        raise ValueError("`y_true` must not hold NaN")
     for label in distinct:
         check_label_kind(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:
