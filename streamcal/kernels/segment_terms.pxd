@@ -21,15 +21,19 @@ cdef struct Term:
     float prior[SPEEDS]  # the prior variance with which it was counted
 
 
+cdef struct Found:  # a term of a sample
+    uint64_t key
+    Py_ssize_t place  # -1 for one that is not kept
+    double mean[SPEEDS]  # now
+    double variance[SPEEDS]
+
+
 cdef struct Sample:
     double answers[ANSWERS]
     double x  # the slope's feature
     double log_odds[SPEEDS]  # without integrating over the uncertainty
     double variance[SPEEDS]  # of these
-    uint64_t keys[MOST_TERMS]  # of the terms
-    Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
-    double means[MOST_TERMS][SPEEDS]  # of the terms, now
-    double variances[MOST_TERMS][SPEEDS]
+    Found *found  # the term of each group
 
 
 cdef class SegmentTerms:
