@@ -151,15 +151,16 @@ def moments(timeline: Timeline, i: int) -> None:
 
 
 def logged(journal: Journal, i: int) -> None:
-    groups = {f"k{i % 3}": [0, 2], f"k{3 + i % 5}": [1]}
+    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
     y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
-    batch = groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])
-    both = [*journal.by_name()]
-    more = Journal.of([batch], {key: f'key:"{key}"' for key in groups})
-    journal.names += more.names
-    journal.counts += more.counts
-    journal.columns = np.concatenate([journal.columns, more.columns], axis=1)
-    assert len([*journal.by_name()]) == len(both) + 2
+    batches.append((groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])))
+    names = {name: name for name in [*journal.names, *groups]}
+    vars(journal).update(vars(Journal.of(batches, names)))
+
+
+def held(journal: Journal) -> list[Any]:
+    return [(name, len(each.y), each) for name, each in journal.by_name()]
 
 
 def use_journal(journal: Journal) -> None:

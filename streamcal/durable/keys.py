@@ -13,7 +13,7 @@ PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
 
 Groups = dict[Any, Any]
-"""Positions of samples by key: lists, arrays, or a slice."""
+"""Positions of samples by key: lists, or the slice of all samples."""
 
 
 def group(keys: Iterable[Hashable]) -> Groups:

@@ -103,14 +103,22 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             return self.value(score, step)
 
-    def predict_learn(self, double score, double s, double w, bint step):
-        """Predict, then learn a sample; if ``s`` is NaN, only predict. NaN: nothing was learned."""
+    def predict_learn(
+        self, bint step, double low, double high, double score, double s, double w
+    ):
+        """Predict, then learn a sample; if ``s`` is NaN, only predict.
+
+        Returns the mean at the score; before anything was learned, the number from ``low`` to
+        ``high`` that is nearest to the score.
+        """
         cdef double answer
         with self.lock:
             self.check_whole()
             answer = self.value(score, step)
             if s == s:
                 self.learn_sample(score, s, w)
+        if answer != answer:
+            return low if score < low else high if score > high else score
         return answer
 
     def predict_learn_many(
