@@ -1,6 +1,7 @@
 """Labels as a mean-type loss uses them: their statistic, whose mean gives the value of a block."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,19 @@ from streamcal.isotonic.staircase import label_range
 from streamcal.losses import MeanLoss
 
 
+def statistics_of(loss: MeanLoss) -> "LabelStatistics":
+    """Return the statistics of labels for a loss; for one of this library they are kept."""
+    own = type(loss).__module__.startswith("streamcal.")
+    return _kept_statistics(loss) if own else LabelStatistics(loss)
+
+
+@lru_cache(64)
+def _kept_statistics(loss: MeanLoss) -> "LabelStatistics":
+    return LabelStatistics(loss)
+
+
 class LabelStatistics:
-    """The statistics of labels for one loss, with checks.
+    """The statistics of labels for one loss, with checks; they do not change.
 
     Attributes
     ----------
@@ -21,6 +33,8 @@ class LabelStatistics:
     bounds : (float, float)
         The least and the greatest statistic; ±inf where that is not known. Between these a kernel
         learns without further checks. A prior's two samples have these statistics.
+    means : (float, float)
+        The least and the greatest mean statistic of a block.
 
     Examples
     --------
@@ -32,6 +46,7 @@ class LabelStatistics:
 
     def __init__(self, loss: MeanLoss) -> None:
         self._loss = loss
+        self.means = loss.mean_range
         labels = label_range(loss)
         self.are_labels = type(loss).statistic is MeanLoss.statistic and labels is not None
         self.bounds = (-math.inf, math.inf)
