@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, as_list, as_name, require, state_of
-from streamcal._state.clone import are_fixed
+from streamcal._state.checks import Arrays, Fields, are_fixed, as_list, as_name, require, state_of
 from streamcal._state.format import (
     BAD_VALUES,
     body_of,

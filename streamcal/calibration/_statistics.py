@@ -12,15 +12,18 @@ from streamcal.isotonic.staircase import label_range
 from streamcal.losses import MeanLoss
 
 
-def statistics_of(loss: MeanLoss) -> "LabelStatistics":
-    """Return the statistics of labels for a loss; for one of this library they are kept."""
+def statistics_of(loss: MeanLoss) -> tuple["LabelStatistics", tuple[float, float]]:
+    """Return the statistics of labels for a loss, and the range of their means.
+
+    For losses of this library they are kept.
+    """
     own = type(loss).__module__.startswith("streamcal.")
-    return _kept_statistics(loss) if own else LabelStatistics(loss)
+    return _kept_statistics(loss) if own else (LabelStatistics(loss), loss.mean_range)
 
 
 @lru_cache(64)
-def _kept_statistics(loss: MeanLoss) -> "LabelStatistics":
-    return LabelStatistics(loss)
+def _kept_statistics(loss: MeanLoss) -> tuple["LabelStatistics", tuple[float, float]]:
+    return LabelStatistics(loss), loss.mean_range
 
 
 class LabelStatistics:
@@ -33,8 +36,6 @@ class LabelStatistics:
     bounds : (float, float)
         The least and the greatest statistic; ±inf where that is not known. Between these a kernel
         learns without further checks. A prior's two samples have these statistics.
-    means : (float, float)
-        The least and the greatest mean statistic of a block.
 
     Examples
     --------
@@ -46,7 +47,6 @@ class LabelStatistics:
 
     def __init__(self, loss: MeanLoss) -> None:
         self._loss = loss
-        self.means = loss.mean_range
         labels = label_range(loss)
         self.are_labels = type(loss).statistic is MeanLoss.statistic and labels is not None
         self.bounds = (-math.inf, math.inf)

@@ -139,7 +139,7 @@ class IsotonicCalibrator(Calibrator):
         self.interpolation = interpolation
         self.max_scores = max_scores
         self._loss = get_mean(loss)
-        self._statistics = statistics_of(self._loss)
+        self._statistics, means = statistics_of(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels
         self._plain_values = type(self._loss).link is losses.MeanLoss.link
@@ -149,7 +149,7 @@ class IsotonicCalibrator(Calibrator):
             rate=growth_per_sample(half_life),
             prior=prior if self._loss.prior_labels is not None else 0.0,
             labels=self._statistics.bounds,
-            means=self._statistics.means,
+            means=means,
             max_scores=max_scores,
         )
 
