@@ -309,6 +309,8 @@ cdef class ScoreIndex(Shared):
             self.replace(written, slots, fold)
         finally:
             free(slots)
+        if queue.shape[0] > FIRST_QUEUE:
+            self.set_queue(queue.shape[0], False)
         for i in range(queue.shape[0]):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         return 0
