@@ -86,8 +86,9 @@ def test_memory_is_within_bounds_and_as_the_page_says(name: str) -> None:
         pytest.importorskip("jax")
     found = make()._raw_memory_usage, taught(make())._raw_memory_usage
     if not isinstance(make(), LARGE):
-        assert found[0] <= 1024
-        assert found[1] <= 12 * 1024
+        # In a long process Python gives more room to the attributes of an object.
+        assert found[0] <= 1024 + 64
+        assert found[1] <= 12 * 1024 + 64
     for n_bytes, kilobytes in zip(found, stated()[name], strict=True):
         # The objects of another version of Python have other sizes.
         assert n_bytes / 1024 == pytest.approx(kilobytes, rel=0.1, abs=0.1)
