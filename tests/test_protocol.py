@@ -149,4 +149,4 @@ def test_in_a_stream_of_spark() -> None:
     table = pa.table({"score": [0.5] * 3, "label": [1.0, None, 1.0], "shop": ["a", "a", "a"]})
     samples = Samples([table], Columns(None, "score", "label", None, None), make())
     assert samples.learn(0, make())
-    assert samples.values.tolist() == [0.5, 0.75, 0.75]
+    assert samples.values().tolist() == [0.5, 0.75, 0.75]

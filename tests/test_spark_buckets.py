@@ -157,7 +157,7 @@ def table_of(rows: Sequence[Any], first: int = 0) -> pa.Table:
     """Return rows of (key, score, label, weight) as a table, numbered."""
     names = "key", "score", "label", "weight"
     types = pa.string(), pa.float64(), pa.float64(), pa.float64()
-    columns = list(zip(*rows, strict=True)) or [[]] * 4
+    columns: Sequence[Any] = list(zip(*rows, strict=True)) or [[]] * 4
     table = {
         name: pa.array(column, kind)
         for name, column, kind in zip(names, columns, types, strict=True)

@@ -41,8 +41,6 @@ class Samples:
         The keys of the bucket that have a row with a score, as the bytes of their text.
     places : ndarray of shape (n_rows,), or None
         The positions of the rows in the order of the column ``order``, if there is one.
-    values : ndarray of shape (n_rows,)
-        Calibrated values in this order, NaN where there is no score.
     """
 
     def __init__(self, tables: Sequence[pa.Table], columns: Columns, fresh: Calibrator) -> None:
@@ -63,32 +61,37 @@ class Samples:
             weights = self._floats(table, columns.weight)
             labels[np.isnan(weights)] = np.nan
             weights[np.isnan(weights)] = 1.0
-        self.values = np.full(len(table), np.nan)
+        self._n_rows = len(table)
         there = ~np.isnan(scores)
         counts = np.bincount(of_rows[there], minlength=len(keys))
         present = np.flatnonzero(counts)
         self.keys = [keys[at] for at in present]
         self._ends = np.cumsum(counts[present]).tolist()
-        by_key = np.argsort(of_rows, kind="stable") if len(keys) > 1 else np.arange(len(table))
+        by_key = np.argsort(of_rows, kind="stable") if len(keys) > 1 else np.arange(self._n_rows)
         self._rows = by_key[there[by_key]]  # of the samples, key by key
         self._samples = scores[self._rows], labels[self._rows], weights[self._rows]
+        self._values = np.full(len(self._rows), np.nan)
         self._checked = self._check()
+        self._lists = self._as_lists()
 
     def _floats(self, table: pa.Table, name: str) -> NDArray[np.float64]:
         """Return a column as numbers, in the order of the rows."""
         column = as_floats(table, name)
         return column if self.places is None else column[self.places]
 
-    def _check(self) -> tuple[NDArray[np.float64], list[tuple[float, float, float]]] | None:
-        """Return scores and samples as they are learned; None if there is a bad sample."""
+    def _check(self) -> NDArray[np.float64] | None:
+        """Return scores as they are learned; None if there is a bad sample."""
         try:
-            scores = self._fresh._check_known(*self._samples)
+            return self._fresh._check_known(*self._samples)
         except ValueError:  # the check of the samples of its key says so, with the key
             return None
-        columns = scores, *self._samples[1:]
-        few = len(scores) < FEW * len(self.keys)
-        rows = list(zip(*(column.tolist() for column in columns), strict=True)) if few else []
-        return scores, rows
+
+    def _as_lists(self) -> list[tuple[float, float, float]]:
+        """Return samples that were checked, for keys that learn few of them by a call for each."""
+        if self._checked is None or not (np.diff(self._ends, prepend=0) < FEW).any():
+            return []
+        columns = self._checked, *self._samples[1:]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def learn(self, number: int, calibrator: Calibrator) -> bool:
         """Predict and learn the samples of a key; return whether anything was learned.
@@ -98,24 +101,34 @@ class Samples:
         ValueError
             If a sample is bad; then nothing is learned.
         """
-        start, stop = self._ends[number - 1] if number else 0, self._ends[number]
-        rows = self._rows[start:stop]
-        scores, y, w = (column[start:stop] for column in self._samples)
-        if self._checked is not None and self._is_like_fresh(calibrator):
-            scores = self._checked[0][start:stop]
-            predict_learn = calibrator._sampler() if self._checked[1] else None
-            if predict_learn is not None:
-                samples = self._checked[1][start:stop]
-                self.values[rows] = [predict_learn(*sample) for sample in samples]
-                return any(y == y for _, y, _ in samples)
+        at = slice(self._ends[number - 1] if number else 0, self._ends[number])
+        is_checked = self._checked is not None and self._is_like_fresh(calibrator)
+        few = is_checked and at.stop - at.start < FEW
+        predict_learn = calibrator._sampler() if few else None
+        if predict_learn is not None:
+            samples = self._lists[at]
+            self._values[at] = [predict_learn(*sample) for sample in samples]
+            return any(y == y for _, y, _ in samples)
+        scores, y, w = (column[at] for column in self._samples)
+        if is_checked and self._checked is not None:
+            scores = self._checked[at]
         else:
             scores = calibrator._check_known(scores, y, w)
         read = None
         if calibrator.fields:
-            x = self._columns_of(calibrator.fields).slice(start, stop - start)
-            read = calibrator._read_fields(_lists(x), len(rows))
-        self.values[rows] = calibrator._predict_learn_read(read, scores, y, w)
+            x = self._columns_of(calibrator.fields).slice(at.start, len(scores))
+            read = calibrator._read_fields(_lists(x), len(scores))
+        self._values[at] = calibrator._predict_learn_read(read, scores, y, w)
         return not bool(np.isnan(y).all())
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the calibrated values of all rows, in the order of ``places``.
+
+        They are NaN where there is no score.
+        """
+        values = np.full(self._n_rows, np.nan)
+        values[self._rows] = self._values
+        return values
 
     def _is_like_fresh(self, calibrator: Calibrator) -> bool:
         """Return whether the checks of ``fresh`` are those of a calibrator."""

@@ -118,8 +118,8 @@ def calibrate(
         If ``df`` is not a data frame, the type of a column is not supported, or ``calibrator`` is
         neither a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
     ValueError
-        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, or the
-        session does not keep its state in RocksDB.
+        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, ``n_buckets``
+        is out of range, or the session does not keep its state in RocksDB.
 
     Notes
     -----
@@ -135,9 +135,10 @@ def calibrate(
 
     A key keeps the parameters of its calibrator: after a restart another ``calibrator`` applies
     only to new keys. If ``key``, ``score`` or ``label`` are other columns than those that a
-    checkpoint has learned from, its query ends with an error at the first rows. The order of
-    micro-batches is that of the source; if a key is read from several partitions at once, ``order``
-    sorts only within a micro-batch.
+    checkpoint has learned from, or ``n_buckets`` is another number, its query ends with an error at
+    the first rows. Without a key all rows are one bucket. The order of micro-batches is that of the
+    source; if a key is read from several partitions at once, ``order`` sorts only within a
+    micro-batch.
     """
     _check_stream(df)
     schema = df.schema
@@ -266,7 +267,7 @@ class _Learner(StatefulProcessor):
             raise ValueError(f"bucket {bucket} of keys: {error}") from error
         places = samples.places
         ordered = tables if places is None else bundles.in_order(tables, places)
-        yield from self._rows(ordered, samples.values)
+        yield from self._rows(ordered, samples.values())
 
     def _check_columns(self) -> None:
         """Raise unless the checkpoint was learned from these columns; keep them if it is new."""
