@@ -151,15 +151,16 @@ def moments(timeline: Timeline, i: int) -> None:
 
 
 def logged(journal: Journal, i: int) -> None:
-    groups = {f"k{i % 3}": [0, 2], f"k{3 + i % 5}": [1]}
+    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
     y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
-    batch = groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])
-    both = [*journal.by_name()]
-    more = Journal.of([batch], {key: f'key:"{key}"' for key in groups})
-    journal.names += more.names
-    journal.counts += more.counts
-    journal.columns = np.concatenate([journal.columns, more.columns], axis=1)
-    assert len([*journal.by_name()]) == len(both) + 2
+    batches.append((groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])))
+    names = {name: name for name in [*journal.names, *groups]}
+    vars(journal).update(vars(Journal.of(batches, names)))
+
+
+def held(journal: Journal) -> list[Any]:
+    return [(name, len(each.y), each) for name, each in journal.by_name()]
 
 
 def use_journal(journal: Journal) -> None:
@@ -398,7 +399,7 @@ class Mutant:
 
     def mutate(self, data: bytes, depth: int = 0) -> bytes:
         """Return a state with one thing or a few changed, and the right checksum."""
-        state = _state.decode(data)
+        state = _state.decode_body(data) if depth else _state.decode(data)
         kind, fields = state.kind, copy.deepcopy(state.fields)
         parts: Parts = dict(state.arrays)
         inside = [name for name, part in parts.items() if part.dtype == np.uint8]
@@ -411,25 +412,35 @@ class Mutant:
             elif hexed and depth < 4 and draw < 0.5:
                 path = self.rng.choice(hexed)
                 inner = bytes.fromhex(at(fields, path[:-1])["state"])
-                at(fields, path[:-1])["state"] = self._inner(inner, depth, "state").hex()
+                at(fields, path[:-1])["state"] = self._parameter(inner).hex()
                 hexed = []
             elif draw < 0.75 and parts:
                 self._part(parts)
             elif draw < 0.97:
                 self._field(fields)
             else:
-                return self._raw(kind, fields, parts)
+                return self._raw(kind, fields, parts, depth)
             inside = [n for n in inside if n in parts and parts[n].dtype == np.uint8]
             hexed = nested(fields)
-        return write(kind, fields, parts)
+        body = _state.encode_body(kind, fields, parts)
+        return body if depth else _state.seal(body)
 
     def _inner(self, data: bytes, depth: int, name: str) -> bytes:
         try:
-            _state.decode(data)
+            _state.decode_body(data)
         except ValueError:
             return data[:-1]
         self.done.append(f"in {name}:")
         return self.mutate(data, depth + 1)
+
+    def _parameter(self, data: bytes) -> bytes:
+        """Change the state of a parameter, which has a checksum of its own."""
+        try:
+            _state.decode(data)
+        except ValueError:
+            return data[:-1]
+        self.done.append("in a parameter:")
+        return self.mutate(data)
 
     def _field(self, fields: Header) -> None:
         rng = self.rng
@@ -517,24 +528,35 @@ class Mutant:
             self.done.append(f"{name} is {other}")
         parts[name] = part
 
-    def _raw(self, kind: str, fields: Header, parts: Parts) -> bytes:
+    def _raw(self, kind: str, fields: Header, parts: Parts, depth: int) -> bytes:
         """Break the frame of a state, or put it under the name of another class."""
         rng = self.rng
-        listed: Any = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
-        header: Any = {"kind": kind, "fields": fields, "arrays": listed}
+        parameters = fields.get("parameters", {})
+        head: Any = {"kind": kind, "parameters": parameters}
         what = rng.randrange(4)
+        body = bytearray(_state.encode_body(kind, {**fields, "parameters": parameters}, parts))
         if what == 0:
-            header["kind"] = rng.choice([*classes(), "Stateful", "Calibrator", None, 5, "x"])
-        elif what == 1 and listed:
-            rng.choice(listed)[rng.randrange(3)] = rng.choice(
-                [*VALUES, [10**12], [-1], [-1, -8], [2**40, 2**40], [True], [0.5], "<f8", "|u1"]
-            )
+            head["kind"] = rng.choice([*classes(), "Stateful", "Calibrator", None, 5, "x"])
+        elif what == 1:
+            head[rng.choice(list(head))] = rng.choice(VALUES)
         elif what == 2:
-            header[rng.choice(list(header))] = rng.choice(VALUES)
-        else:
-            header = rng.choice(VALUES)
-        self.done.append(f"raw {str(header)[:100]}")
-        return sealed(header, b"".join(p.tobytes() for p in parts.values()))
+            head = rng.choice(VALUES)
+        if what < 3:
+            others = {name: value for name, value in fields.items() if name != "parameters"}
+            fields = rng.choice([others, others, rng.choice(VALUES)])
+            body = bytearray(_state.format.body_of(json.dumps(head).encode(), fields, parts))
+            self.done.append(f"raw {str(head)[:100]}")
+        else:  # a byte of the lengths, or of the list of arrays
+            start = len(_state.MAGIC) + 1
+            n_head, n_fields, n_list = np.frombuffer(body, "<u4", 3, start).tolist()
+            texts = start + 12 + n_head + n_fields
+            where = rng.choice(
+                [rng.randrange(start, start + 12), texts + rng.randrange(n_list + 1)]
+            )
+            where = min(where, len(body) - 1)
+            body[where] = rng.choice([0, 1, 2, 7, 8, 9, 102, 105, 117, 127, 128, 255])
+            self.done.append(f"raw: byte {where} is {body[where]}")
+        return bytes(body) if depth else _state.seal(bytes(body))
 
 
 def paths(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -573,21 +595,6 @@ def reachable(tree: Any, path: tuple[Any, ...]) -> bool:
         return isinstance(at(tree, path[:-1]), dict | list)
     except (LookupError, TypeError):
         return False
-
-
-def write(kind: str, fields: Header, parts: Parts) -> bytes:
-    listed = [[n, _state.format._dtype(p), list(p.shape)] for n, p in parts.items()]
-    blobs = [np.ascontiguousarray(p, _state.format._dtype(p)).tobytes() for p in parts.values()]
-    return sealed({"kind": kind, "fields": fields, "arrays": listed}, b"".join(blobs))
-
-
-def sealed(header: Any, arrays: bytes) -> bytes:
-    """Return a state with this header and the right checksum."""
-    import hashlib
-
-    text = json.dumps(header).encode()
-    body = _state.MAGIC + bytes([_state.VERSION]) + len(text).to_bytes(4, "little") + text + arrays
-    return body + hashlib.blake2b(body, digest_size=_state.DIGEST).digest()
 
 
 # Use ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ def printed_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> list[float
 
 def test_every_example_has_a_test_and_is_short() -> None:
     assert [path.stem for path in EXAMPLES] == [
+        "conversions",
         "custom_loss",
         "cusum_network",
         "decide_on_a_stream",
@@ -41,6 +42,12 @@ def test_every_example_has_a_test_and_is_short() -> None:
 def test_quickstart(capsys: pytest.CaptureFixture[str]) -> None:
     raw, calibrated = printed_numbers("quickstart", capsys)
     assert calibrated < raw - 0.1
+
+
+def test_conversions(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting, transformed, as_they_come = printed_numbers("conversions", capsys)
+    assert transformed < waiting - 0.005
+    assert transformed < as_they_come - 0.005
 
 
 def test_custom_loss(capsys: pytest.CaptureFixture[str]) -> None:

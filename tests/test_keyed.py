@@ -535,6 +535,28 @@ def test_a_save_that_was_interrupted_when_it_was_done(
             assert store.get_bytes(name_of("a")) == twin.to_bytes()
 
 
+def test_a_save_that_was_interrupted_at_its_end_hides_no_later_one(tmp_path: Path) -> None:
+    """The states are saved, but evicted calibrators are in memory still."""
+
+    class Interrupted(dict[Any, Any]):
+        def pop(self, *given: Any) -> Any:
+            super().pop(*given)
+            raise KeyboardInterrupt
+
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(make, max_live=1, store=store)
+        keyed.learn_many(["a", "b"], [0.3, 0.3], [1, 1])
+        keyed._cache._base = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            keyed.save(2)
+        keyed._cache._base = dict(keyed._cache._base)
+        other = KeyedCalibrator(make, store=store)
+        other.learn_many(["a", "b"], [0.3, 0.3], [0, 0])
+        other.save(4)
+        for key in ("a", "b"):
+            assert keyed.predict_one(key, 0.3) == other.predict_one(key, 0.3)
+
+
 def test_other_parameters_than_the_stores(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
         keyed = KeyedCalibrator(make, store=store)

@@ -21,12 +21,15 @@ from streamcal._state.format import (
     VERSION,
     check,
     decode,
+    decode_body,
     encode,
+    encode_body,
     nest,
     prefixed,
+    seal,
     without_prefix,
 )
-from streamcal._state.stateful import Stateful, as_names, check_alike, pack, restore, unpack
+from streamcal._state.stateful import Stateful, as_names, fill, nested, pack, restore, unpack
 
 __all__ = [
     "DIGEST",
@@ -43,14 +46,18 @@ __all__ = [
     "as_name",
     "as_names",
     "check",
-    "check_alike",
     "decode",
+    "decode_body",
     "encode",
+    "encode_body",
+    "fill",
     "nest",
+    "nested",
     "pack",
     "prefixed",
     "require",
     "restore",
+    "seal",
     "state_of",
     "unpack",
     "without_prefix",

@@ -11,6 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import MOST_COUNT
+from streamcal.kernels.state_bytes import array_of
+
+__all__ = [
+    "Arrays",
+    "Fields",
+    "are_in",
+    "array_of",
+    "as_float",
+    "as_int",
+    "as_list",
+    "as_name",
+    "require",
+    "state_of",
+]
 
 Fields = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -71,29 +85,6 @@ def as_name(value: Any, name: str, *, none: bool = False) -> Any:
     if not known and not (none and value is None):
         raise ValueError(f"{name} must be text, numbers or tuples, got {_shorten(value)}")
     return value
-
-
-def array_of(
-    arrays: Arrays, name: str, *shape: int | None, dtype: Any = np.float64, finite: bool = True
-) -> NDArray[Any]:
-    """Return an array that must have a dtype, a shape (None: any length) and finite numbers.
-
-    Examples
-    --------
-    >>> array_of({"bins": np.zeros((2, 3))}, "bins", 2, None).shape
-    (2, 3)
-    """
-    require(name in arrays, f"there must be an array {name}")
-    array = arrays[name]
-    fits = array.ndim == len(shape) and all(
-        n in (None, length) for n, length in zip(shape, array.shape, strict=True)
-    )
-    if array.dtype != dtype:  # the name of a dtype takes longer than all checks
-        raise ValueError(f"{name} must hold {np.dtype(dtype)}, got {array.dtype}")
-    require(fits, f"{name} must have the shape {shape}, got {array.shape}")
-    if finite and array.dtype == np.float64:
-        require(np.isfinite(array).all(), f"{name} must hold finite numbers")
-    return array
 
 
 def are_in(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:

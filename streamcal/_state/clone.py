@@ -1,6 +1,9 @@
 """Copies of learners, for all classes that derive from a river class."""
 
 import copy
+import functools
+import inspect
+from collections.abc import Iterable
 from typing import Any, Self
 
 from river import base
@@ -33,6 +36,11 @@ class Cloned(base.Base):
             If there are ``new_params`` together with ``include_attributes``.
         """
         if not include_attributes:
+            names = _named_parameters(type(self))  # type: ignore[arg-type]
+            if names is not None:
+                plain = {name: getattr(self, name) for name in names} | (new_params or {})
+                if are_fixed(plain.values()):  # there is nothing to copy
+                    return type(self)(**plain)
             params = {**self._get_params(), **(new_params or {})}
             empty = {
                 name: _EmptyTuple()
@@ -46,6 +54,36 @@ class Cloned(base.Base):
                 f" got {sorted(new_params)}"
             )
         return copy.deepcopy(self)
+
+
+@functools.cache
+def _named_parameters(cls: type) -> tuple[str, ...] | None:
+    """Return the names of the parameters; None if there may be any number of them.
+
+    Cached, as signatures are slow.
+    """
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return None
+    return tuple(p.name for p in parameters)
+
+
+def are_fixed(values: Iterable[Any]) -> bool:
+    """Return whether no value can change: numbers, text, None, and tuples of these.
+
+    Examples
+    --------
+    >>> are_fixed([1, 0.5, "log", None, (1, 2)]), are_fixed([[1, 2]]), are_fixed([([],)])
+    (True, False, False)
+    """
+    for value in values:
+        kind = type(value)
+        if kind not in _FIXED and not (kind is tuple and are_fixed(value)):
+            return False
+    return True
+
+
+_FIXED = frozenset((type(None), bool, int, float, str))
 
 
 class _EmptyTuple:

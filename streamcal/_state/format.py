@@ -1,30 +1,29 @@
 """States as bytes, with version and checksum.
 
-A state consists of the magic ``b"streamcal"``, a version byte, the length of a JSON header (uint32,
-little endian), the header, the arrays that it lists, and a BLAKE2b digest of all that (16 bytes).
-The header holds the name of the class, its parameters and other small fields, and name, dtype and
-shape of each array. Dtypes are little-endian floats and integers of 8 bytes, and bytes. JSON keeps
-floats exactly.
+A state consists of the magic ``b"streamcal"``, a version byte, two JSON texts and arrays as
+`streamcal.kernels.state_bytes` joins them, and a BLAKE2b digest of all that (16 bytes). The first
+text, the *head*, has the name of the class and its parameters. It is the same for many learners,
+so it can be looked up. The second one has other small fields. JSON keeps floats exactly. A state
+within another one is a *body*: it has no digest of its own.
 """
 
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state.checks import Arrays, Fields, as_int, as_list, require
+from streamcal._state.checks import Arrays, Fields, require
+from streamcal.kernels.state_bytes import join, split
 
 MAGIC = b"streamcal"
-VERSION = 13
+VERSION = 14
 
 DIGEST = 16
-_PREFIX = len(MAGIC) + 1 + 4
-_DTYPES = {"<f8": np.float64, "<i8": np.int64, "|u1": np.uint8}
+_START = MAGIC + bytes([VERSION])
 
 
 class State(NamedTuple):
@@ -35,22 +34,64 @@ class State(NamedTuple):
     arrays: Arrays
 
 
-def encode(kind: str, fields: Fields, arrays: Arrays) -> bytes:
-    """Return fields that JSON can hold, and arrays of 8-byte numbers or bytes, as bytes."""
-    parts = {name: np.ascontiguousarray(array, _dtype(array)) for name, array in arrays.items()}
-    listed = [[name, part.dtype.str, part.shape] for name, part in parts.items()]
-    header = json.dumps({"kind": kind, "fields": fields, "arrays": listed}).encode()
-    body = b"".join(
-        [MAGIC, bytes([VERSION]), len(header).to_bytes(4, "little"), header]
-        + [part.tobytes() for part in parts.values()]
-    )
+class Parts(NamedTuple):
+    """The content of a state before its texts are read."""
+
+    head: bytes
+    fields: bytes
+    arrays: Arrays
+
+    @classmethod
+    def of(cls, body: bytes) -> "Parts":
+        """Return the parts of a body, or raise ``ValueError``."""
+        require(body.startswith(_START), "a state must begin as one of this version")
+        return cls._make(split(body, len(_START)))
+
+    def read_head(self) -> tuple[str, Fields]:
+        """Return the name of the class and the packed parameters, or raise."""
+        head = json.loads(self.head)
+        require(isinstance(head, dict), "the head must be an object")
+        kind, parameters = head["kind"], head["parameters"]
+        require(isinstance(kind, str), "a state must have the name of a class")
+        require(isinstance(parameters, dict), "parameters must have names")
+        return kind, parameters
+
+    def read_fields(self) -> Fields:
+        """Return the other fields, or raise."""
+        if self.fields == b"{}":
+            return {}
+        fields: Fields = json.loads(self.fields)
+        require(isinstance(fields, dict), "fields must have names")
+        return fields
+
+
+def head_of(kind: str, parameters: Fields | None) -> bytes:
+    """Return the head of states of a class with these packed parameters."""
+    return json.dumps({"kind": kind, "parameters": parameters}).encode()
+
+
+def body_of(head: bytes, fields: Fields, arrays: Arrays) -> bytes:
+    """Return a state without checksum, for `Parts.of`."""
+    return join(_START, head, json.dumps(fields).encode() if fields else b"{}", arrays)
+
+
+def seal(body: bytes) -> bytes:
+    """Return a body with its checksum."""
     return body + hashlib.blake2b(body, digest_size=DIGEST).digest()
 
 
-def _dtype(array: NDArray[Any]) -> str:
-    if array.dtype == np.uint8:
-        return "|u1"
-    return "<f8" if array.dtype.kind == "f" else "<i8"
+def encode(kind: str, fields: Fields, arrays: Arrays) -> bytes:
+    """Return fields that JSON can hold, and arrays of 8-byte numbers or bytes, as bytes.
+
+    The packed parameters are one of the fields.
+    """
+    return seal(encode_body(kind, fields, arrays))
+
+
+def encode_body(kind: str, fields: Fields, arrays: Arrays) -> bytes:
+    """Return what `encode` does for a state within another one."""
+    others = {name: value for name, value in fields.items() if name != "parameters"}
+    return body_of(head_of(kind, fields.get("parameters")), others, arrays)
 
 
 def check(data: bytes) -> bytes:
@@ -58,13 +99,13 @@ def check(data: bytes) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"`data` must be bytes, got {type(data).__name__}")
     data = bytes(data)
-    if not data.startswith(MAGIC) or len(data) < _PREFIX + DIGEST:
+    if not data.startswith(MAGIC) or len(data) < len(_START) + DIGEST:
         raise ValueError(f"`data` must be what `to_bytes` wrote, got {len(data)} other bytes")
     version = data[len(MAGIC)]
     if version != VERSION:  # no release has written states of an earlier version
         raise ValueError(f"`data` must be of version {VERSION}, got version {version}")
     body = data[:-DIGEST]
-    if hashlib.blake2b(body, digest_size=DIGEST).digest() != data[-DIGEST:]:
+    if not data.endswith(hashlib.blake2b(body, digest_size=DIGEST).digest()):
         raise ValueError("`data` must be whole: its checksum is wrong")
     return body
 
@@ -74,32 +115,22 @@ def decode(data: bytes) -> State:
 
     Examples
     --------
-    >>> decode(encode("Some", {"a": 1}, {"x": np.array([0.5])}))
-    State(kind='Some', fields={'a': 1}, arrays={'x': array([0.5])})
+    >>> decode(encode("Some", {"parameters": {}, "a": 1}, {"x": np.array([0.5])}))
+    State(kind='Some', fields={'parameters': {}, 'a': 1}, arrays={'x': array([0.5])})
     >>> decode(b"something else")
     Traceback (most recent call last):
     ...
     ValueError: `data` must be what `to_bytes` wrote, got 14 other bytes
     """
-    body = check(data)
+    return decode_body(check(data))
+
+
+def decode_body(body: bytes) -> State:
+    """Return the arguments of `encode` for a state within another one, as `decode` does."""
     with damaged():
-        at = _PREFIX + int.from_bytes(body[_PREFIX - 4 : _PREFIX], "little")
-        header = json.loads(body[_PREFIX:at])
-        require(isinstance(header, dict), "the header must be an object")
-        kind, fields, listed = header["kind"], header["fields"], header["arrays"]
-        require(isinstance(kind, str) and isinstance(fields, dict), "a state has name and fields")
-        arrays: Arrays = {}
-        for name, code, shape in as_list(listed, "arrays"):
-            require(isinstance(name, str) and name not in arrays, "an array must have its name")
-            for length in as_list(shape, "shape"):
-                as_int(length, "shape", 0)
-            dtype = np.dtype(_DTYPES[code])
-            size = dtype.itemsize * math.prod(shape)
-            require(at + size <= len(body), "an array must not end after the data")
-            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
-            at += size
-        require(at == len(body), "the data must end with the last array")
-        return State(kind, fields, arrays)
+        parts = Parts.of(body)
+        kind, parameters = parts.read_head()
+        return State(kind, {"parameters": parameters, **parts.read_fields()}, parts.arrays)
 
 
 def prefixed(prefix: str, arrays: Arrays) -> Arrays:
@@ -145,10 +176,15 @@ def damaged() -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
             yield
-    except ValueError as error:
-        if str(error).startswith("`data` must"):
-            raise
-        raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
     except BAD_VALUES as error:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise ValueError(f"`data` must be what `to_bytes` wrote: {what}") from error
+        refuse(error)
+
+
+def refuse(error: Exception) -> NoReturn:
+    """Raise the ``ValueError`` about the bytes for one of `BAD_VALUES`, which they have raised."""
+    if isinstance(error, ValueError):
+        if str(error).startswith("`data` must"):
+            raise error
+        raise ValueError(f"`data` must be what `to_bytes` wrote: {error}") from error
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    raise ValueError(f"`data` must be what `to_bytes` wrote: {what}") from error

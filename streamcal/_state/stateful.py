@@ -11,15 +11,26 @@ bytes raise a `ValueError` and nothing worse, and memory is at most a small mult
 import dataclasses
 import functools
 import inspect
-from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, as_list, as_name, require
-from streamcal._state.format import damaged, decode, encode
+from streamcal._state.checks import Arrays, Fields, as_list, as_name, require, state_of
+from streamcal._state.clone import are_fixed
+from streamcal._state.format import (
+    BAD_VALUES,
+    Parts,
+    body_of,
+    check,
+    damaged,
+    head_of,
+    nest,
+    refuse,
+    seal,
+)
 from streamcal.losses import (
     AbsoluteError,
     AsymmetricError,
@@ -42,6 +53,9 @@ _NOT_PUBLIC = {
     "Timeline": "streamcal.durable.timeline",
 }
 _CLASSES_BY_NAME: dict[str, "type[Stateful]"] = {}  # imported classes, also those of users
+
+
+_Learner = TypeVar("_Learner", bound="Stateful")
 
 
 class Stateful:
@@ -70,13 +84,12 @@ class Stateful:
         TypeError
             If the type of a parameter is not supported.
         """
-        parameters = {
-            name: pack(value)
-            for name, value in self._parameters().items()
-            if name not in self._given
-        }
-        fields, arrays = self._freeze()
-        return encode(kind_of(type(self)), {**fields, "parameters": parameters}, arrays)
+        return seal(self._body())
+
+    def _body(self) -> bytes:
+        """Return parameters and state as a body, see `streamcal._state.format`."""
+        head = _head_of(self)
+        return body_of(head, *self._freeze())
 
     @classmethod
     def from_bytes(cls, data: bytes, **given: Any) -> Self:
@@ -113,26 +126,30 @@ class Stateful:
           max_scores=1000000
         )
         """
-        state = decode(data)
-        with damaged():
-            found = find(state.kind)
+        body = check(data)
+        try:
+            parts = Parts.of(body)
+            known = _look_up(parts)
+        except BAD_VALUES as error:
+            refuse(error)
+        found = known.found
         if not issubclass(found, cls):
-            raise ValueError(f"`data` must be of a {cls.__name__}, got that of a {state.kind}")
+            raise ValueError(f"`data` must be of a {cls.__name__}, got that of a {known.kind}")
         missing = [name for name in found._given if name not in given]
         if missing:
-            raise TypeError(f"`{missing[0]}` must be given: a {state.kind}'s bytes do not hold it")
-        with damaged():
-            packed = state.fields["parameters"]
-            require(isinstance(packed, dict), "parameters must have names")
-            parameters = {name: unpack(value, given.get(name)) for name, value in packed.items()}
+            raise TypeError(f"`{missing[0]}` must be given: a {known.kind}'s bytes do not hold it")
         for name in given:
-            if name not in parameters and name not in found._given:
-                raise TypeError(f"`{name}` must be a parameter of {state.kind}")
+            if name not in known.packed and name not in found._given:
+                raise TypeError(f"`{name}` must be a parameter of {known.kind}")
         with damaged():
-            parameters |= given
-            found._check_room(parameters, state.arrays)
+            parameters = known.parameters
+            if parameters is None or given:
+                packed = known.packed.items()
+                parameters = {name: unpack(value, given.get(name)) for name, value in packed}
+                parameters |= given
+            found._check_room(parameters, parts.arrays)
             made = found(**parameters)
-            made._thaw(state.fields, state.arrays)
+            made._thaw(parts.read_fields(), parts.arrays)
         return made
 
     @classmethod
@@ -154,6 +171,77 @@ class Stateful:
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Restore what `_freeze` returned; raise ``ValueError`` if it is not possible."""
         raise TypeError(f"{type(self).__name__} must define `_freeze` and `_thaw` to have bytes")
+
+
+# Heads --------------------------------------------------------------------------------------------
+
+# Many states have the same class and parameters, such as those of a thousand keys. So some short
+# heads are kept: what each says, and what is written for parameters. Entries never change, and any
+# may be missing, so threads need no lock, and forked processes go on with theirs.
+_MOST_HEADS, _LONGEST_HEAD = 256, 1_000
+
+
+class _Known(NamedTuple):
+    """What a head says; ``parameters`` are None if they must be unpacked for each learner."""
+
+    kind: str
+    found: type[Stateful]
+    packed: Fields
+    parameters: Fields | None
+
+
+_KNOWN: dict[bytes, _Known] = {}
+_WRITTEN: dict[tuple[Any, ...], tuple[bytes, Any]] = {}
+
+
+def _look_up(parts: Parts) -> _Known:
+    """Return what the head of a state says, or raise one of `BAD_VALUES`."""
+    known = _KNOWN.get(parts.head)
+    if known is not None and _CLASSES_BY_NAME[known.kind] is known.found:
+        return known
+    kind, packed = parts.read_head()
+    found, parameters = find(kind), None
+    if all(map(_is_fixed, packed.values())):
+        parameters = {name: unpack(value) for name, value in packed.items()}
+    known = _Known(kind, found, packed, parameters)
+    if parameters is not None and len(parts.head) <= _LONGEST_HEAD:
+        _keep(_KNOWN, parts.head, known)
+    return known
+
+
+def _head_of(learner: Stateful) -> bytes:
+    """Return the head of a learner's states."""
+    kind, given = type(learner), learner._given
+    parameters = learner._parameters()
+    if given:
+        parameters = {name: value for name, value in parameters.items() if name not in given}
+    # The same objects, which live as long as the entry: equal ones may be written otherwise.
+    values = tuple(parameters.values())
+    key = (kind, *map(id, values))
+    written = _WRITTEN.get(key)
+    if written is not None:
+        return written[0]
+    head = head_of(kind_of(kind), {name: pack(value) for name, value in parameters.items()})
+    if are_fixed(values) and len(head) <= _LONGEST_HEAD:
+        _keep(_WRITTEN, key, (head, values))
+    return head
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(kept) >= _MOST_HEADS:
+        kept.clear()
+    kept[key] = value
+
+
+def _is_fixed(packed: Any) -> bool:
+    """Return whether `unpack` makes the same object of a value each time, and it cannot change."""
+    if isinstance(packed, dict):
+        inner = packed.get("tuple")
+        return len(packed) == 1 and isinstance(inner, list) and all(map(_is_fixed, inner))
+    return not isinstance(packed, list)
+
+
+# Classes ------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -213,21 +301,24 @@ def restore(data: bytes, **given: Any) -> Any:
     return Stateful.from_bytes(data, **given)
 
 
-def alike(restored: "Stateful", expected: "Stateful") -> bool:
-    """Return whether two learners have the same class and parameters."""
-    if type(restored) is not type(expected):
-        return False
-    one, other = (
-        {name: pack(value) for name, value in learner._parameters().items()}
-        for learner in (restored, expected)
-    )
-    return one == other
+def nested(learner: Stateful) -> NDArray[np.uint8]:
+    """Return the state of a learner as an array of the state of another one, for `fill`."""
+    return nest(learner._body())
 
 
-def check_alike(restored: "Iterable[Stateful]", expected: "Iterable[Stateful]") -> None:
-    """Raise unless learners have the classes and parameters that they should."""
-    same = all(alike(a, b) for a, b in zip(restored, expected, strict=True))
+def fill(learner: _Learner, arrays: Arrays, name: str) -> _Learner:
+    """Read the state that `nested` returned into a learner without samples, and return it.
+
+    Raises
+    ------
+    ValueError
+        If it is that of another class or of other parameters, or damaged.
+    """
+    parts = Parts.of(state_of(arrays, name))
+    same = parts.head == _head_of(learner)
     require(same, "nested learners must have the class and parameters of those in this one")
+    learner._thaw(parts.read_fields(), parts.arrays)
+    return learner
 
 
 # Values -------------------------------------------------------------------------------------------

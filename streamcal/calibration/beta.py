@@ -7,9 +7,6 @@ that is overconfident for one class only. The parameters start at the identity (
 the log loss by online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import CompiledCalibrator
 from streamcal.kernels.newton import Beta
@@ -68,8 +65,3 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
 
     def _facts(self) -> dict[str, float]:
         return dict(zip("abc", self.parameters, strict=True))
-
-    _n_parameters = 3
-
-    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
-        return bool((theta[:2] >= 0.0).all() and (np.abs(theta) <= self.limit).all())

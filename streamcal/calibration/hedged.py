@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
 from streamcal._locked import Locked
-from streamcal._state import Arrays, Fields, array_of, check_alike, nest, require, state_of
+from streamcal._state import Arrays, Fields, array_of, fill, nested, require
 from streamcal._validation import LARGEST, SMALLEST, as_probabilities, as_probability, as_weight
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, FieldValues
@@ -245,10 +245,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             fields, arrays, states = self._mixture.freeze(
-                lambda: [calibrator.to_bytes() for calibrator in self._calibrators]
+                lambda: [nested(calibrator) for calibrator in self._calibrators]
             )
             evidence, held = self._evidence, list(self._held)
-        arrays |= {str(i): nest(state) for i, state in enumerate(states)}
+        arrays |= {str(i): state for i, state in enumerate(states)}
         if held:
             all_answers = self._mixture.all_answers
             arrays["held"] = np.array([(*row[:-1], *all_answers(row.answers)) for row in held])
@@ -263,10 +263,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             require(len(share) <= room, "there must be weights for each share")
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        n = len(self._calibrators)
-        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(n)]
-        check_alike(restored, self._calibrators)
-        self._set_calibrators(restored)
+        for i, calibrator in enumerate(self._calibrators):
+            fill(calibrator, arrays, str(i))
         self._mixture.thaw(fields, arrays)
         self._evidence = read_evidence(fields["bursts"])
         self._held += self._read_held(arrays) if "held" in arrays else []

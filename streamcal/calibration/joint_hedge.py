@@ -30,12 +30,11 @@ from streamcal._state import (
     Fields,
     array_of,
     as_names,
-    check_alike,
-    nest,
+    fill,
+    nested,
     pack,
     prefixed,
     require,
-    state_of,
     without_prefix,
 )
 from streamcal._validation import MOST_COUNT, decay_per_sample
@@ -228,7 +227,7 @@ class JointHedge(Locked):
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state as fields for JSON and arrays, for `thaw`."""
         with self._mutex:
-            arrays: Arrays = {"temperature": nest(self._temperature.to_bytes())}
+            arrays: Arrays = {"temperature": nested(self._temperature)}
             for i, matrix in enumerate(self._maps.matrices):
                 arrays |= {
                     f"{name}{i}": part for name, part in zip(_PARTS, matrix.state(), strict=True)
@@ -240,8 +239,7 @@ class JointHedge(Locked):
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         """Restore a state that `freeze` returned, or raise."""
         labels = as_names(fields["labels"], "labels", none=True)
-        temperature = TemperatureCalibrator.from_bytes(state_of(arrays, "temperature"))
-        check_alike([temperature], [self._temperature])
+        temperature = fill(self._temperature.clone(), arrays, "temperature")
         states = [_read_matrix(arrays, i, len(labels)) for i in range(len(self._maps.matrices))]
         self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
         self._temperature = temperature

@@ -7,11 +7,6 @@ Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a,
 grows only as log n, for any data.
 """
 
-import math
-
-import numpy as np
-from numpy.typing import NDArray
-
 from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import check_count
 from streamcal.calibration.newton import NewtonSteps
@@ -104,11 +99,6 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     def _facts(self) -> dict[str, float]:
         return {"slope": self.slope, "intercept": self.intercept}
 
-    _n_parameters = 2
-
-    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
-        return math.hypot(*theta) <= self.limit * (1.0 + 1e-9)
-
     def _freeze(self) -> tuple[Fields, Arrays]:
         numbers, bins = self._kernel.state()
         return {}, {"numbers": numbers, "bins": bins}
@@ -121,7 +111,6 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
             "the number of bins must be `calibeating`",
         )
 
-    def _read_state(self, arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
-        bins = array_of(arrays, "bins", 2, self.calibeating)
-        require((bins[1] >= 0.0).all() and (bins[1] <= bins[0]).all(), "labels must be in [0, 1]")
-        return *super()._read_state(arrays), bins
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        bins = array_of(arrays, "bins", 2, None)
+        self._kernel.read(array_of(arrays, "numbers", None), bins)

@@ -24,11 +24,10 @@ from streamcal._state import (
     array_of,
     as_float,
     as_int,
-    check_alike,
-    nest,
+    fill,
+    nested,
     prefixed,
     require,
-    state_of,
     without_prefix,
 )
 from streamcal._validation import (
@@ -596,7 +595,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             numbers, *arrays = self._terms.state()
-            base = nest(self._base.to_bytes())
+            base = nested(self._base)
             mixture, of_mixture, _ = self._mixture.freeze()
         fields: Fields = dict(zip(_NUMBERS, numbers, strict=True))
         named = dict(zip(_ARRAYS, arrays, strict=True))
@@ -607,13 +606,11 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        base = Calibrator.from_bytes(state_of(arrays, "base"))
-        check_alike([base], [self._base])
+        fill(self._base, arrays, "base")
         numbers = _read_numbers(fields)
         n_groups = len(self._terms.learned_variances)
         terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms)
         self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
-        self._base = base
         self._terms.restore(numbers, *terms)
 
 

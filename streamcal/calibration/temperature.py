@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from river.base.typing import ClfTarget
 
 from streamcal._validation import as_weight, check_label
@@ -118,8 +117,3 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
 
     def _facts(self) -> dict[str, float]:
         return {"temperature": self.temperature}
-
-    _n_parameters = 1
-
-    def _within_limit(self, theta: NDArray[np.float64]) -> bool:
-        return 1.0 / self.limit <= float(theta[0]) <= self.limit

@@ -14,7 +14,7 @@ from typing import Any
 from river.base.typing import ClfTarget
 
 from streamcal._locked import Locked
-from streamcal._state import Arrays, Fields, as_names, check_alike, nest, pack, state_of
+from streamcal._state import Arrays, Fields, as_names, fill, nested, pack
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator, check_calibrator
@@ -140,12 +140,11 @@ class TopLabelCalibrator(Locked, JointCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            states = [nest(calibrator.to_bytes()) for calibrator in self._calibrators.values()]
+            states = [nested(calibrator) for calibrator in self._calibrators.values()]
             labels = [pack(label) for label in self._calibrators]
         return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_names(fields["labels"], "labels", none=True)
-        restored = [Calibrator.from_bytes(state_of(arrays, str(i))) for i in range(len(labels))]
-        check_alike(restored, [self._prototype] * len(labels))
+        restored = [fill(self._prototype.clone(), arrays, str(i)) for i in range(len(labels))]
         self._calibrators = dict(zip(labels, restored, strict=True))

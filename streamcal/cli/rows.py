@@ -358,13 +358,11 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
     except pa.ArrowException:
         raise TableError(f"column `{key}` can't be a key: its type is {cells.type}") from None
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes, np.arange(len(encoded.dictionary) + 1), sorter=order)
+    order = np.argsort(codes, kind="stable").tolist()
+    bounds = [0, *np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary))).tolist()]
+    names = encoded.dictionary.to_pylist()
     return {
-        name: order[start:stop]
-        for name, (start, stop) in zip(
-            encoded.dictionary.to_pylist(), pairwise(bounds.tolist()), strict=True
-        )
+        name: order[start:stop] for name, (start, stop) in zip(names, pairwise(bounds), strict=True)
     }
 
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._state import Arrays, Fields, Stateful, are_in, array_of, as_float, require
 from streamcal._state.clone import Cloned
-from streamcal._state.score_index import MOST_WEIGHT, read_index
+from streamcal._state.score_index import read_index
 from streamcal._validation import (
     as_score,
     as_vector,
@@ -32,6 +32,7 @@ from streamcal._validation import (
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
+from streamcal.kernels.score_index import MOST_WEIGHT
 
 Vector = NDArray[np.float64]
 
@@ -201,7 +202,7 @@ class EUMThreshold(Stateful, Cloned):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         sums = array_of(arrays, "sums", 2, None)
-        scores, counts, _, queue = read_index(arrays, sums, self.window)
+        scores, counts, queue = read_index(arrays, sums, self.window)
         growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
         for part in (sums, queue[:, 1:]):
             require(((part >= 0.0) & (part < MOST_WEIGHT)).all(), "sums must not be negative")

@@ -11,7 +11,9 @@ Each row of the store has the number of the save that wrote it. A journal counts
 is newer. So a state that is written replaces all that journals have of its key.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from sqlite3 import Connection
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, nest, require, restore
 from streamcal.calibration.base import Calibrator, predict_learn_known
-from streamcal.durable.rows import JOURNAL, hash_of
+from streamcal.durable.rows import JOURNAL, Head, check_row, hash_of
 
 Vector = NDArray[np.float64]
 
@@ -43,38 +45,40 @@ class Journal(Stateful):
     Attributes
     ----------
     names : list of str
-        The names of the keys in the store; one that learned in several batches comes several times.
-    counts : list of int
-        How many samples follow for each of them.
+        The names of the keys in the store.
+    counts : ndarray of shape (n_keys,)
+        How many samples each of them has learned.
     columns : ndarray of shape (3, n_samples)
-        Scores, labels and weights.
+        Scores, labels and weights: those of the first key in order, then those of the second.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.counts: list[int] = []
+        self.counts: NDArray[np.intp] = np.empty(0, np.intp)
         self.columns: NDArray[np.float64] = np.empty((3, 0))
 
     @classmethod
     def of(cls, batches: Iterable[Batch], names: Mapping[Any, str]) -> Self:
-        """Return what the keys have learned that have ``names``, in batches."""
+        """Return what the keys that have ``names`` have learned in batches, in this order."""
         journal = cls()
-        columns = []
+        numbers = {key: at for at, key in enumerate(names)}
+        journal.names = list(names.values())
+        key_of_sample, columns = [], []
         for groups, *samples in batches:
-            places: list[int] = []
-            for key, at in groups.items():
-                if key in names:
-                    journal.names.append(names[key])
-                    journal.counts.append(len(at))
-                    places.extend(at)
-            columns.append(np.stack(samples)[:, places])
-        journal.columns = np.concatenate(columns, axis=1)
+            # Keys without a number come last; there are few of them.
+            given = [numbers.get(key, len(numbers)) for key in groups]
+            key_of_sample.append(np.repeat(given, list(map(len, groups.values()))))
+            columns.append(np.stack(samples)[:, list(chain.from_iterable(groups.values()))])
+        all_keys, all_columns = np.concatenate(key_of_sample), np.concatenate(columns, axis=1)
+        order = np.argsort(all_keys, kind="stable")
+        counts = np.bincount(all_keys, minlength=len(numbers) + 1)[: len(numbers)]
+        journal.counts, journal.columns = counts, all_columns[:, order[: counts.sum()]]
         return journal
 
     @property
     def n_bytes(self) -> int:
         """About how many bytes it takes."""
-        return self.columns.nbytes + 16 * len(self.names)
+        return int(9 * self.columns.shape[1] + sum(map(len, self.names)))
 
     def by_name(self) -> Iterator[tuple[str, Samples]]:
         """Iterate over names and their samples."""
@@ -86,7 +90,7 @@ class Journal(Stateful):
         scores, y, w = self.columns
         arrays = {
             "names": nest("\n".join(self.names).encode()),  # JSON, so without line breaks
-            "counts": _packed(np.array(self.counts, np.float64)),
+            "counts": _packed(self.counts.astype(np.float64)),
             "scores": scores,
             "labels": _packed(y),
         }
@@ -98,8 +102,8 @@ class Journal(Stateful):
         scores = array_of(arrays, "scores", None)
         n_samples = len(scores)
         require(((counts >= 1.0) & (counts <= n_samples)).all(), "each key must have samples")
-        self.counts = counts.astype(int).tolist()
-        require(sum(self.counts) == n_samples, "samples must be as many as counted")
+        self.counts = counts.astype(np.intp)
+        require(self.counts.sum() == n_samples, "samples must be as many as counted")
         y = _unpacked(arrays, "labels", n_samples)
         w = array_of(arrays, "weights", n_samples) if "weights" in arrays else np.ones(n_samples)
         self.columns = np.stack([scores, y, w])
@@ -132,6 +136,9 @@ class Part(NamedTuple):
     samples: Samples
 
 
+_NAME = re.compile(JOURNAL + "[0-9]{16}")
+
+
 class JournalIndex:
     """The journals of a store, by key; those that have been read are not read again.
 
@@ -146,22 +153,34 @@ class JournalIndex:
         self._digests: dict[str, bytes] = {}  # of the rows that were read, by name
         self._parts: dict[str, list[Part]] = {}  # by the name of a key, in the order of saves
         self._is_whole = True  # False after an interrupt in the middle of `update`
+        self._head = b""  # the digest of the head at the last `update`
 
-    def update(self, database: Connection) -> None:
-        """Read the journals that are new."""
+    def update(self, database: Connection, head: Head) -> None:
+        """Read the journals that are new.
+
+        Raises
+        ------
+        ValueError
+            If one is damaged, or one is missing.
+        """
+        if head.digest == self._head or not (head.n_journals or self._digests):
+            return
         query = "SELECT key, digest, n_saves FROM states WHERE key >= ? AND key < ? ORDER BY key"
         rows = database.execute(query, (JOURNAL, JOURNAL[:-1] + ";")).fetchall()
         digests = {name: digest for name, digest, _ in rows}
+        require(len(rows) == head.n_journals, "its journals are not those of the last save")
         n_read = len(self._digests)
         if not self._is_whole or list(digests.items())[:n_read] != list(self._digests.items()):
             self.sizes, self._digests, self._parts, n_read = {}, {}, {}, 0
         self._is_whole = n_read == len(rows)
         for name, digest, n_saves in rows[n_read:]:
+            require(_NAME.fullmatch(name), f"{name!r} must be the name of a journal")
             ((data,),) = database.execute("SELECT data FROM states WHERE key = ?", (name,))
+            check_row(head, name, digest, n_saves, data)
             for key, samples in Journal.from_bytes(data).by_name():
                 self._parts.setdefault(key, []).append(Part(n_saves, digest, samples))
             self._digests[name], self.sizes[name] = digest, len(data)
-        self._is_whole = True
+        self._is_whole, self._head = True, head.digest
 
     @property
     def names(self) -> list[str]:

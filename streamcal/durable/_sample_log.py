@@ -7,17 +7,16 @@ journals removed: so both together cost an event some tens of bytes, and a resta
 number of samples again.
 """
 
-from collections.abc import Collection, Container, Hashable
+from collections.abc import Collection, Container, Hashable, Iterable
 
 from streamcal.durable._journal import Batch, Journal
 from streamcal.durable.keys import name_of
 from streamcal.durable.rows import JOURNAL
 
-BYTES = 24  # of a sample in a journal
-LEAST, MOST = (
-    2**20,
-    2**23,
-)  # bytes of journals at which states are written, for small and all states
+BYTES = 16  # of a sample in a journal, about
+# When journals take so many bytes, and more than the states of their keys, these are written; when
+# they take MOST, all are.
+LEAST, MOST = 2**20, 2**23
 
 
 class SampleLog:
@@ -40,41 +39,29 @@ class SampleLog:
         self.keys: dict[Hashable, None] = {}
         self.behind: set[Hashable] = set()
         self.journals: dict[str, int] = {}
-        self._taken: dict[Hashable, None] = {}  # keys of the batch that is being learned
         self._batches: list[Batch] = []
         self._n_samples = 0
         self._offered: dict[str, Journal] | None = {}  # what is being saved; None: all states
 
     def __contains__(self, key: Hashable) -> bool:
         """Return whether the state of a key in the store is older than the calibrator."""
-        return key in self.keys or key in self.behind or key in self._taken
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a batch has been learned in part."""
-        return bool(self._taken)
+        return key in self.keys or key in self.behind
 
     @property
     def n_bytes(self) -> int:
         """About how many bytes of journals there are after the next commit."""
         return sum(self.journals.values()) + BYTES * self._n_samples
 
-    def take(self, key: Hashable) -> None:
-        """Note that a calibrator has learned its samples of the present batch."""
-        self._taken[key] = None
-
-    def add(self, batch: Batch) -> None:
-        """Add a batch that has been learned."""
-        if self._taken:
-            self._batches.append(batch)
-            self._n_samples += len(batch[1])
-            self.keys |= self._taken
-            self._taken = {}
+    def add(self, batch: Batch, learned: Iterable[Hashable]) -> None:
+        """Add a batch, of which these keys have learned their samples."""
+        self.keys.update(dict.fromkeys(learned))
+        self._batches.append(batch)
+        self._n_samples += len(batch[1])
 
     def drop(self) -> list[Hashable]:
         """Forget all samples; return the keys, whose states must be written then."""
-        keys = [*self._taken, *self.keys]
-        self._taken, self.keys, self._batches, self._n_samples = {}, {}, [], 0
+        keys = list(self.keys)
+        self.keys, self._batches, self._n_samples = {}, [], 0
         return keys
 
     def offer(self, written: Container[Hashable]) -> dict[str, Journal]:

@@ -14,9 +14,10 @@ store has another state now, the calibrator is read again. If it has unsaved cha
 would overwrite the state of the other writer, so every call is refused until `revert`.
 """
 
+import contextlib
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from streamcal._state import pack, restore
@@ -24,8 +25,7 @@ from streamcal.calibration.base import Calibrator
 from streamcal.durable._journal import Batch
 from streamcal.durable._sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.errors import StoreError
-from streamcal.durable.keys import PREFIX, key_of, name_of
-from streamcal.durable.rows import digest_of
+from streamcal.durable.keys import PREFIX, Groups, key_of, name_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
 
@@ -41,7 +41,7 @@ class Live(NamedTuple):
     @classmethod
     def of(cls, calibrator: Calibrator) -> Self:
         """Return a calibrator with its call."""
-        return cls(calibrator, calibrator._sampler())
+        return cls(calibrator, None if calibrator.fields else calibrator._sampler())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Live.of, (self.calibrator,)
@@ -87,6 +87,7 @@ class CalibratorCache:
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()  # their states must be written
         self._log = SampleLog()  # what others have learned
+        self._batch: Groups = {}  # the keys of a batch that is being learned, or was interrupted
         # The stored states from which calibrators continued, and those being saved.
         self._base: dict[Hashable, Written] = {}
         self._offered: dict[Hashable, Written] = {}
@@ -144,8 +145,11 @@ class CalibratorCache:
         if found is None:
             data = self.compressed.get(key)
             calibrator = self._read(key) if data is None else self.restore(zlib.decompress(data))
-            return None if calibrator is None else self._make_live(key, calibrator)
-        if self.max_live is not None:
+            if calibrator is None:
+                return None
+            found = Live.of(calibrator)
+            self.make_live(key, found)
+        elif self.max_live is not None:
             self.live.move_to_end(key)
         return found
 
@@ -170,55 +174,86 @@ class CalibratorCache:
         own = key in self._log.behind  # its journals are those of this cache
         return (self.store.written_digest if own else self.store.digest)(name_of(key))
 
-    def _make_live(self, key: Hashable, calibrator: Calibrator) -> Live:
+    def make_live(self, key: Hashable, live: Live) -> None:
         """Make a calibrator live; if there are too many, evict the least recently used one.
 
         After an interrupt at any statement each calibrator is still live or compressed.
         """
-        found = self.live[key] = Live.of(calibrator)
+        self.live[key] = live
         self.compressed.pop(key, None)
         if self.max_live is None or len(self.live) <= self.max_live:
-            return found
+            return
         evicted, (least_used, _) = next(iter(self.live.items()))
-        if evicted in self._unsaved or evicted in self._log or self.store is None:
+        if self.store is None or self._is_ahead(evicted):
             self.compressed[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
             self._unsaved.add(evicted)
         else:
             self._base.pop(evicted, None)
         del self.live[evicted]
-        return found
 
-    def changed(self, key: Hashable, calibrator: Calibrator, n_samples: int | None = None) -> None:
-        """Mark a calibrator, which may be new, as changed.
+    def _is_ahead(self, key: Hashable) -> bool:
+        """Return whether a calibrator may have learned more than its state in the store."""
+        return key in self._unsaved or key in self._log or key in self._batch
 
-        ``n_samples``: it has learned so many samples of the present batch, and nothing else.
-        """
+    def changed(self, key: Hashable, calibrator: Calibrator) -> None:
+        """Mark a calibrator, which may be new, as changed."""
         if key not in self.live:
-            self._make_live(key, calibrator)
-        if n_samples is not None and self._log.is_on and key not in self._unsaved:
-            base = self._base.get(key)
-            if base is not None and BYTES * n_samples < base.size:
-                self._log.take(key)
-                return
+            self.make_live(key, Live.of(calibrator))
         self._unsaved.add(key)
 
-    def begin_batch(self) -> None:
-        """Prepare for a batch."""
+    def begin_batch(self, groups: Groups) -> None:
+        """Prepare for the samples of a batch by key."""
         self._catch_up()
-        if self._log.is_interrupted or self._log.n_bytes > 2 * MOST:
+        if self._log.n_bytes > 2 * MOST:  # nobody commits
             self._unsaved.update(self._log.drop())
+        self._batch = groups
 
-    def end_batch(self, batch: Batch) -> None:
-        """Keep the samples of a batch that has been learned, if calibrators need them."""
-        self._log.add(batch)
+    def end_batch(self, batch: Batch, unchanged: Container[Hashable]) -> None:
+        """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted."""
+        log, base, unsaved = self._log, self._base, self._unsaved
+        learned = []
+        for key, at in batch[0].items():
+            if key in unsaved or key in unchanged:
+                continue
+            is_logged = log.is_on and type(at) is list and key in base
+            if is_logged and BYTES * len(at) < base[key].size:
+                learned.append(key)
+            else:
+                unsaved.add(key)
+        if learned:
+            log.add(batch, learned)
+        self._batch = {}
+
+    def _settle(self) -> None:
+        """Mark the calibrators of an interrupted batch as changed: each may have learned."""
+        if self._batch:
+            here = (key for key in self._batch if key in self.live or key in self.compressed)
+            self._unsaved.update(here)
+            self._batch = {}
 
     def keep_log(self, on: bool) -> None:
         """From now on, journals may stand for states in `changes`; or never."""
+        self._settle()
         self._unsaved.update(self._log.drop())
-        self._log = SampleLog()
-        if on and self.store is not None:
+        behind, self._log = self._log.behind, SampleLog()
+        if self.store is None:
+            return
+        if on:
+            self._catch_up()
             self._log.is_on = self._can_learn_again()
             self._look_at_journals(self.store)
+            self._rebase(self._log.behind)
+        elif self.store.version == self._version:
+            with contextlib.suppress(StoreError):  # the error that ends the run says more
+                self._rebase(behind)
+
+    def _rebase(self, keys: Iterable[Hashable]) -> None:
+        """Take anew the digests of calibrators with which the store agrees."""
+        self._base |= {
+            key: self._base[key]._replace(digest=self._stored_digest(key))
+            for key in keys
+            if key in self._base
+        }
 
     @property
     def has_journals(self) -> bool:
@@ -268,6 +303,7 @@ class CalibratorCache:
         StoreError
             If one of them has unsaved changes: saving them would overwrite what others have saved.
         """
+        self._settle()
         if self.store is None or self.store.version == self._version:
             return
         version, stale = self.store.version, []
@@ -288,6 +324,7 @@ class CalibratorCache:
                 )
         for key in stale:
             self.live.pop(key, None)
+            self.compressed.pop(key, None)  # a save that was interrupted after its commit
             self._base.pop(key, None)
         self._version = version
 
@@ -305,8 +342,6 @@ class CalibratorCache:
         """
         self._catch_up()
         log = self._log
-        if log.is_interrupted:
-            self._unsaved.update(log.drop())
         n_bytes = log.n_bytes
         if whole or n_bytes > MOST or (n_bytes > LEAST and n_bytes > self._size_behind()):
             self._unsaved.update(log.drop(), log.behind)
@@ -329,7 +364,8 @@ class CalibratorCache:
                 data = zlib.decompress(self.compressed[key])
             elif self.store is not None:  # it has not been used since an earlier run ended
                 data = self.store.get_bytes(name)
-            states[name], self._offered[key] = data, Written(digest_of(name, data), len(data))
+            digest = None if self.store is None else self.store.next_digest(name, data)
+            states[name], self._offered[key] = data, Written(digest, len(data))
         return states
 
     def saved(self) -> None:
@@ -348,6 +384,7 @@ class CalibratorCache:
 
     def revert(self) -> None:
         """Drop all unsaved changes, and calibrators whose stored state has changed."""
+        self._settle()
         for key in [*self._unsaved, *self._log.drop()]:
             self.live.pop(key, None)
             self.compressed.pop(key, None)

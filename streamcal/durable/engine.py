@@ -1,51 +1,9 @@
 """A crash-safe stream loop: read events, predict and learn, give the sink the values, commit.
 
-A *source* has ``read(offset, n)``, which returns at most ``n`` events from ``offset`` on, and the
-same events each time. A list works as well, and so does a generator function of the offset, which
-is called once in a run. A generator is refused: it can't go back to the store's offset, and the
-number of events that an earlier run has taken from it is unknown.
-
-A *sink* is called with ``(offset, predictions)``. States and offset are committed together
-(`streamcal.durable.store`), after the sink has got the predictions. After a crash the loop starts
-again at the last commit. Nothing is learned twice or missed, and the sink gets the predictions
-after that commit again, under the same offsets. A sink that can go back to a commit gets each
-prediction exactly once:
-
-    sink.commit()        returns a token that is saved with the offset, such as the length of a file
-    sink.resume(token)   goes back to the state of that commit; None: to the start
-
-A sink may also have ``can_commit()``, which returns whether it can make its part of a commit now: a
-file whose last bytes describe all of it can do so only when it is complete. If a sink has
-``end()``, that is called when the source has no more events, before the last commit.
-
-A source that has a position of its own beside the number of events, such as the offset of a message
-in Kafka, keeps it in the same way:
-
-    source.commit(offset)         returns a token of the position of the event ``offset``
-    source.resume(offset, token)  goes to that position; None: the store has none
-
-A source may have ``where(offset)``, which returns where an event of the last batch is, in words for
-an error: "partition 0, offset 1234". Without it the error begins with "event" and the offset.
-
-A source of columns, such as a table, has ``read_batch(offset, n)`` in place of ``read``, which
-returns a `Batch`, or None at the end. A source that may wait for long, as for a pipe, may have
-``while_waiting(act)``: it is called once, and while the source waits it calls ``act`` from time to
-time, so that commits are made meanwhile.
-
-A position that has moved without events is saved when the run ends. Tokens are JSON. In a store
-that has none yet, the first ones are saved before anything is read.
-
-A commit writes the changes and waits for the disk. While commits have taken more than a
-quarter of the time, the next one is delayed. So large states cost no more than that, and a restart
-repeats more than one batch.
-
-With a `LabelJoin` an event may be a score with an id, which is predicted and not learned, or a
-label with the same id: then the calibrator learns the score that was served. Weight, key and fields
-are those of the score's event. Scores that wait for their labels are part of each commit.
-
-A `Timeline` of the losses of events is committed with them, for `streamcal watch`.
-
-Without a store nothing is saved, and the run begins at offset 0.
+The docstring of `run` says what a source and a sink may have. States and offset are committed
+together (`streamcal.durable.store`), after the sink has got the predictions. Scores that wait for
+their labels (`LabelJoin`), and a `Timeline` of the losses for `streamcal watch`, are part of each
+commit.
 """
 
 import copy
@@ -75,9 +33,8 @@ class Source(Protocol):
     """A source of events, which can be read again from any offset.
 
     It may also have ``end()``, which returns the offset after the last event that there is now:
-    `streamcal watch` then shows how many events are not yet learned. With ``commit`` and ``resume``
-    it keeps a position of its own in the store, and with ``where`` it names its events in errors,
-    see the module.
+    `streamcal watch` then shows how many events are not yet learned. The notes of `run` say what
+    else it may have.
 
     Examples
     --------
@@ -112,7 +69,7 @@ class Batch(Protocol):
 
 
 class BatchSource(Protocol):
-    """A source of columns, such as a table; see the module for what else it may have."""
+    """A source of columns, such as a table; see `run` for what else it may have."""
 
     def read_batch(self, offset: int, n: int) -> Batch | None:
         """Return about ``n`` samples from ``offset`` on; None ends the run."""
@@ -146,7 +103,7 @@ def run(
     sink : callable
         Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
         shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
-        a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see the module.
+        a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see Notes.
     store : Store or None
         The file of states and offset; None: nothing is saved.
     batch_size : int
@@ -170,6 +127,40 @@ def run(
     ValueError, TypeError
         If an argument or an event is out of range, or the store's states have other parameters;
         all earlier batches are committed.
+
+    Notes
+    -----
+    *Source.* ``read(offset, n)`` returns at most ``n`` events from ``offset`` on, and the same
+    events each time. A callable is called once in a run. A generator is refused: it can't go back
+    to the store's offset, and the number of events that an earlier run has taken from it is
+    unknown. A source of columns, such as a table, has ``read_batch(offset, n)`` in place of
+    ``read``; it returns consecutive samples, which were checked, or None at the end.
+
+    A source that has a position of its own beside the number of events, such as the offset of a
+    message in Kafka, keeps it in the store: ``commit(offset)`` returns a token of the position of
+    the event ``offset``, and ``resume(offset, token)`` goes to that position; None: the store has
+    none. ``where(offset)`` returns where an event of the last batch is, in words for an error:
+    "partition 0, offset 1234". Without it the error begins with "event" and the offset. A source
+    that may wait for long, as for a pipe, may have ``while_waiting(act)``: it is called once, and
+    while the source waits it calls ``act`` from time to time, so that commits are made meanwhile.
+
+    *Sink.* After a crash the loop starts again at the last commit, and the sink gets the
+    predictions after it again, under the same offsets. A sink that can go back to a commit gets
+    each prediction exactly once: ``commit()`` returns a token that is saved with the offset, such
+    as the length of a file, and ``resume(token)`` goes back to the state of that commit; None: to
+    the start. It may have ``can_commit()``, which returns whether it can make its part of a commit
+    now: a file whose last bytes describe all of it can do so only when it is complete. It may have
+    ``end()``, which is called when the source has no more events, before the last commit.
+
+    Tokens are JSON. In a store that has none yet, the first ones are saved before anything is read.
+    A position that has moved without events is saved when the run ends.
+
+    *Commits* write the changes and wait for the disk. While they have taken more than a quarter of
+    the time, the next one is delayed. So large states cost no more than that, and a restart repeats
+    more than one batch.
+
+    *Late labels.* With a `LabelJoin` an event may be a score with an id, which is predicted and not
+    learned, or a label with the same id: then the calibrator learns the score that was served.
 
     Examples
     --------
@@ -366,7 +357,7 @@ def _as_keyed(calibrator: Any, store: Store | None) -> KeyedCalibrator:
 
 
 def _can_resume(part: Any) -> bool:
-    """Return whether a source or sink has tokens, see the module."""
+    """Return whether a source or sink has tokens, see `run`."""
     return hasattr(part, "commit") and hasattr(part, "resume")
 
 

@@ -155,7 +155,8 @@ def _check(
     that can't be. Events have the fields of the calibrator only.
     """
     try:
-        return _check_events([_as_event(row) for row in rows], keyed, join)
+        events = [row if type(row) is Event else _as_event(row) for row in rows]
+        return _check_events(events, keyed, join)
     except StoreError:
         raise
     except (TypeError, ValueError):
@@ -216,9 +217,10 @@ def _check_events(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
 ) -> tuple[list[Event], Samples]:
     """Do what `_check` does; an error does not say of which event it is."""
-    scores, y, w, keys, ids, *_ = zip(*events, strict=True)
+    scores, y, w, keys, ids, _, x, *_ = zip(*events, strict=True)
     if join is None:
-        events = [_with_fields(event, keyed.fields) for event in events]
+        if keyed.fields or x.count(None) < len(x):
+            events = [_with_fields(event, keyed.fields) for event in events]
         return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields))
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
     labelled = ~np.isnan(as_vector(y, "y", finite=False))

@@ -20,19 +20,7 @@ its predictions in one transaction of Kafka, and `run` then commits the store:
    store has, computes the same predictions again, and does not write those that Kafka has;
 3. killed after the store's commit: both have them.
 
-So a consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
-order of the events, on these conditions:
-
-* The ``transactional.id`` is the same after a restart, and no other run has it. If a second one
-  has, Kafka lets only the one write that started last, and the other one stops with an error.
-* The store is not replaced by an older copy, and no copy of it is run as well.
-* The run is started again before Kafka removes the messages that were written in case 2, that is,
-  within the retention time of the topic. A topic that is compacted may lose them sooner.
-* The source gives the same events again. `KafkaSource` does so if ``decode`` has not changed, and
-  if Kafka has not compacted the messages after the position in the store: events have numbers, and
-  a message that is gone changes those of all that follow.
-* Both topics are those of before. One of the same name that was made again, or is in another
-  cluster, is noticed only if the position in the store is not in it.
+So each prediction is in the topic once, on the conditions in the docstring of `KafkaSink`.
 
 Both need confluent-kafka: ``pip install '.[kafka]'`` in the checkout.
 """
@@ -150,8 +138,8 @@ class KafkaSource:
         Gets a ``confluent_kafka.Message`` and returns its `Event`, or None to skip the message.
         It must return the same for the same message each time.
     partition : int, optional
-        The partition. None: the only one of the topic; a topic that has more is refused. See the
-        module: why one.
+        The partition. None: the only one of the topic; a topic that has more is refused, because
+        messages of several have no order that would be the same after a restart.
     start : int, optional
         The Kafka offset where a new store starts; None: the first message of the partition. A store
         that has a position starts there.
@@ -378,8 +366,23 @@ class KafkaSink:
 
     Notes
     -----
-    What is promised, and on which conditions, is in the docstring of the module. Predictions wait
-    in memory until `run` commits, and are then written in one transaction.
+    A consumer with ``isolation.level=read_committed`` gets each prediction exactly once and in the
+    order of the events, on these conditions:
+
+    * The ``transactional.id`` is the same after a restart, and no other run has it. If a second one
+      has, Kafka lets only the one write that started last, and the other one stops with an error.
+    * The store is not replaced by an older copy, and no copy of it is run as well.
+    * The run is started again within the retention time of the topic. After that, predictions of
+      the last commit may be written a second time; in a topic that is compacted, sooner.
+    * The source gives the same events again. `KafkaSource` does so if ``decode`` has not changed,
+      and if Kafka has not compacted the messages after the position in the store: events have
+      numbers, and a message that is gone changes those of all that follow.
+    * Both topics are those of before. One of the same name that was made again, or is in another
+      cluster, is noticed only if the position in the store is not in it.
+
+    Predictions wait in memory until `run` commits, and are then written in one transaction. A run
+    that was killed between the commits of Kafka and of the store finds in Kafka which predictions
+    are there, and does not write these again.
 
     Messages have the headers ``streamcal-event``, the offset of the event, and ``streamcal-run``,
     which is drawn for each new store, so that several runs may write to one partition.

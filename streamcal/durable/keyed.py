@@ -17,6 +17,7 @@ from streamcal.durable.cache import CalibratorCache, Live
 from streamcal.durable.keys import FEW, Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.one_by_one import OneByOne
 from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
@@ -325,7 +326,8 @@ class KeyedCalibrator(Locked):
         read = self.read_fields(x, len(vector))
         groups = group(keys)
         for key in groups:
-            name_of(key)  # or it raises
+            if type(key) is not str or not key.isascii():
+                name_of(key)  # or it raises
         return Samples(groups, vector, labels, weights, read)
 
     def read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
@@ -335,24 +337,30 @@ class KeyedCalibrator(Locked):
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""
-        values = np.empty(len(samples.scores))
-        is_compiled = samples.read is None and self._fresh._sampler() is not None
-        few = is_compiled and len(values) < FEW * len(samples.groups)
-        learn_key = (_one_by_one if few else _together)(samples, values)
-        cache, make = self._cache, self._make
+        groups, scores, y, w, read = samples
+        values = np.empty(len(scores))
+        one_by_one = OneByOne(scores, y, w, values).predict_learn
+        labelled = not np.isnan(y).any()
+        unchanged = set()
+        cache = self._cache
         with self._mutex, no_fork:
-            cache.begin_batch()
-            for key, at in samples.groups.items():
-                found = cache.find_live(key) or Live.of(make())
-                changes = found.calibrator._has_open_burst()
-                try:
-                    if learn_key(found, at) or changes:
-                        n_samples = None if type(at) is slice else len(at)
-                        cache.changed(key, found.calibrator, n_samples)
-                except BaseException:
-                    cache.changed_in_part(key)
-                    raise
-            cache.end_batch((samples.groups, samples.scores, samples.y, samples.w))
+            cache.begin_batch(groups)
+            for key, at in groups.items():
+                found = cache.find_live(key)
+                live = found or Live.of(self._make())
+                changes = labelled or live.calibrator._has_open_burst()
+                if live.predict_learn is not None and type(at) is list and len(at) < FEW:
+                    changes |= one_by_one(live.predict_learn, at)
+                else:
+                    at = at if type(at) is slice else np.asarray(at)
+                    rows = None if read is None else read[at]
+                    values[at] = live.calibrator._predict_learn_read(rows, scores[at], y[at], w[at])
+                    changes = changes or not np.isnan(y[at]).all()
+                if not changes:
+                    unchanged.add(key)
+                elif found is None:
+                    cache.make_live(key, live)
+            cache.end_batch((groups, scores, y, w), unchanged)
         return values
 
     def snapshot(self, key: Hashable) -> Snapshot:
@@ -419,8 +427,27 @@ class KeyedCalibrator(Locked):
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to use these calibrators.
 
-        Hold it from `states` to `saved`. Enter `Store.locked` inside it, never the other way round:
-        all calls here take the two locks in this order.
+        Hold it from `states` to `saved`; otherwise `saved` would also mark what others have learned
+        in between. Enter `Store.locked` inside it, never the other way round: all calls here take
+        the two locks in this order.
+
+        Examples
+        --------
+        A store with a state that is not of these calibrators:
+
+        >>> import pathlib, tempfile
+        >>> from streamcal import HedgedCalibrator, IsotonicCalibrator
+        >>> from streamcal.durable import Store
+        >>> folder, hedge = tempfile.TemporaryDirectory(), HedgedCalibrator()
+        >>> with Store(pathlib.Path(folder.name, "state.db")) as store:
+        ...     keyed = KeyedCalibrator(IsotonicCalibrator(), store=store)
+        ...     keyed.learn_one("a user", 0.8, 1)
+        ...     with keyed.locked(), store.locked():
+        ...         store.save({**keyed.states(), "my hedge": hedge}, offset=1)
+        ...         keyed.saved()
+        ...     len(store)
+        2
+        >>> folder.cleanup()
         """
         return self._mutex
 
@@ -444,40 +471,3 @@ class KeyedCalibrator(Locked):
     def __repr__(self) -> str:
         stored = "" if self.store is None else f", store={self.store!r}"
         return f"KeyedCalibrator({self.n_live} live, {self.n_compressed} compressed{stored})"
-
-
-_LearnKey = Callable[[Live, Any], bool]
-
-
-def _together(samples: Samples, values: Vector) -> _LearnKey:
-    """Return a function that predicts and learns samples of one key at once, through arrays.
-
-    It takes calibrator and positions, writes predictions to ``values``, and returns whether
-    anything was learned.
-    """
-
-    def learn_key(found: Live, at: Any) -> bool:
-        read = None if samples.read is None else samples.read[at]
-        scores, y, w = samples.scores[at], samples.y[at], samples.w[at]
-        values[at] = found.calibrator._predict_learn_read(read, scores, y, w)
-        return not np.isnan(y).all()
-
-    return learn_key
-
-
-def _one_by_one(samples: Samples, values: Vector) -> _LearnKey:
-    """Return what `_together` does, as a function that makes a compiled call for each sample."""
-    columns = samples.scores, samples.y, samples.w
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    places = range(len(rows))
-
-    def learn_key(found: Live, at: Any) -> bool:
-        predict_learn: Any = found.predict_learn
-        learned = False
-        for i in places[at] if type(at) is slice else at:
-            score, y, w = rows[i]
-            values[i] = predict_learn(score, y, w)
-            learned = learned or y == y
-        return learned
-
-    return learn_key

@@ -13,10 +13,10 @@ from streamcal._state import as_name
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
 
-FEW = 8  # samples of a key, below which one call for each is quicker than arrays
+FEW = 8  # samples of a key in a batch, below which one call for each is quicker than arrays
 
 Groups = dict[Any, Any]
-"""Positions of samples by key: lists, arrays, or a slice."""
+"""Positions of samples by key: lists, or the slice of all samples."""
 
 
 def group(keys: Iterable[Hashable]) -> Groups:

@@ -100,7 +100,8 @@ class LabelJoin(Stateful):
     Notes
     -----
     An id may be used again a horizon after its first event. An event that has both score and label
-    is complete; its id is not used.
+    is complete; its id is not used. Weight, key and fields of a sample are those of the event with
+    its score.
 
     Examples
     --------

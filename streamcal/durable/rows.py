@@ -74,9 +74,9 @@ def hash_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 
-def digest_of(key: str, state: bytes) -> bytes:
-    """Return the digest of a row: of its key, and of the checksum at the end of its state."""
-    return hash_of(key.encode() + b"\0" + state[-DIGEST:])
+def digest_of(key: str, n_saves: int, state: bytes) -> bytes:
+    """Return the digest of a row: of its key, its save and the checksum at the end of its state."""
+    return hash_of(f"{n_saves}\0{key}\0".encode() + state[-DIGEST:])
 
 
 def share_of(key: str, digest: bytes) -> int:
@@ -90,7 +90,7 @@ def share_of(key: str, digest: bytes) -> int:
 def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -> None:
     """Raise unless a row holds this key, and a state that is not newer than the head."""
     check(state)
-    if digest_of(key, state) != digest:
+    if digest_of(key, n_saves, state) != digest:
         raise ValueError(f"the state of {key!r} does not fit its digest")
     if n_saves > head.n_saves:
         raise ValueError(f"the state of {key!r} is newer than the head")
@@ -155,7 +155,7 @@ def prepare_rows(
     n_states, n_journals, combined, rows = head.n_states, head.n_journals, head.combined, []
     for key, data in changes.items():
         old, place = find_row(database, key, "place") or (b"", None)
-        digest = b"" if data is None else digest_of(key, data)
+        digest = b"" if data is None else digest_of(key, head.n_saves, data)
         combined ^= share_of(key, old) ^ share_of(key, digest)
         more = (data is not None) - (place is not None)
         n_states += more

@@ -44,6 +44,7 @@ from streamcal.durable.rows import (
     all_rows,
     check_row,
     checked_rows,
+    digest_of,
     find_row,
     has_head,
     prepare_rows,
@@ -167,7 +168,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        n_states, offset = self._head.n_states, self._head.offset
+        n_states, offset = self._head.n_states - self._head.n_journals, self._head.offset
         return f"Store({str(self.path)!r}, n_states={n_states}, offset={offset})"
 
     def __reduce__(self) -> NoReturn:
@@ -329,6 +330,11 @@ class Store:
             digest, n_saves = row
             return digest_after(digest, self._learned_after(database, head, key, n_saves))
 
+    def next_digest(self, key: str, state: bytes) -> bytes:
+        """Return the `digest` of a key if the next save writes this state."""
+        self._settle()
+        return digest_of(key, self._head.n_saves + 1, state)
+
     def written_digest(self, key: str) -> bytes | None:
         """Return the `digest` of a state as it was written, without what journals have for it."""
         with self._reading() as (database, _):
@@ -338,17 +344,13 @@ class Store:
     def journals(self) -> dict[str, int]:
         """Return the names of all journals, and their bytes."""
         with self._reading() as (database, head):
-            if not head.n_journals:
-                return {}
-            self._journals.update(database)
+            self._journals.update(database, head)
             return dict(self._journals.sizes)
 
     def names_in_journals(self) -> list[str]:
         """Return the keys whose states have learned samples since they were written."""
         with self._reading() as (database, head):
-            if not head.n_journals:
-                return []
-            self._journals.update(database)
+            self._journals.update(database, head)
             found = {name: find_row(database, name, "n_saves") for name in self._journals.names}
             behind = self._journals.after
             return [name for name, row in found.items() if row and behind(name, row[1])]
@@ -357,9 +359,7 @@ class Store:
         self, database: Connection, head: Head, key: str, n_saves: int
     ) -> list[Part]:
         """Return the samples in journals that a state has learned since a save."""
-        if not head.n_journals:
-            return []
-        self._journals.update(database)
+        self._journals.update(database, head)
         return self._journals.after(key, n_saves)
 
     def __contains__(self, key: object) -> bool:
@@ -423,8 +423,7 @@ class Store:
                 raise ValueError(report.splitlines()[-1])
             for _ in checked_rows(database, head):
                 pass
-            if head.n_journals:
-                self._journals.update(database)
+            self._journals.update(database, head)
 
     def check_count(self) -> None:
         """Raise `StoreError` unless there are as many states as were saved; no state is read.

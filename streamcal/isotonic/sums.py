@@ -1,12 +1,12 @@
 """Checks of sums in states: the range of labels bounds the sums of a block of samples."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import require
-from streamcal._state.score_index import MOST_WEIGHT
+from streamcal.kernels.isotonic import check_all_sums
 from streamcal.losses import MeanLoss
 
 
@@ -30,13 +30,30 @@ def statistic_range(loss: MeanLoss) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -> None:
-    """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
-    require((w > 0.0).all() and (w < MOST_WEIGHT).all(), "weights must be positive")
+def sum_bounds(loss: MeanLoss) -> tuple[float, float, float, float]:
+    """Return the least mean of a statistic and its slack for rounding, and the greatest and its.
+
+    Examples
+    --------
+    >>> from streamcal.losses import Log
+    >>> sum_bounds(Log())
+    (0.0, 1e-09, 1.0, 1e-09)
+    """
+    own = type(loss).__module__.startswith("streamcal.")
+    return _kept_bounds(loss) if own else _sum_bounds(loss)
+
+
+def _sum_bounds(loss: MeanLoss) -> tuple[float, float, float, float]:
     low, high = statistic_range(loss)
     # Removals cause rounding errors; a link that is undefined below 0, as linex's, allows none.
     tolerant = type(loss).link is MeanLoss.link or loss.prior_labels is not None
-    for end, sign in ((low, 1.0), (high, -1.0)):
-        if abs(end) < math.inf:
-            slack = max(1e-9 if tolerant else 0.0, 1e-12 * abs(end))
-            require((sign * (s - end * w) >= -slack * w).all(), "labels must be in their range")
+    least = 1e-9 if tolerant else 0.0
+    return low, max(least, 1e-12 * abs(low)), high, max(least, 1e-12 * abs(high))
+
+
+_kept_bounds = lru_cache(64)(_sum_bounds)
+
+
+def check_sums(w: NDArray[np.float64], s: NDArray[np.float64], loss: MeanLoss) -> None:
+    """Raise unless these can be sums of weights and of weighted statistics, up to rounding."""
+    check_all_sums(w, s, sum_bounds(loss))

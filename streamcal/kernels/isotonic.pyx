@@ -20,7 +20,7 @@ handler runs, because one that called the same object would be a deadlock. `stat
 not call an object of this kind.
 """
 
-from libc.math cimport INFINITY, NAN, fabs, nextafter
+from libc.math cimport INFINITY, NAN, fabs, isfinite, nextafter
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
@@ -31,13 +31,17 @@ from streamcal.kernels.hull cimport (
 )
 from streamcal.kernels.score_index cimport (
     AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    find_slot, lost_digits, tolerance,
+    check_slots_and_tree, check_window, find_slot, lost_digits, tolerance,
 )
+from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
+from streamcal.kernels import score_index
 from streamcal.kernels.exclusive import no_collection, no_fork
 
+cdef int INNER = score_index.INNER
+cdef double MOST_WEIGHT = score_index.MOST_WEIGHT
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
 cdef double MOST_SAMPLES = 2.0**53
@@ -99,14 +103,22 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             return self.value(score, step)
 
-    def predict_learn(self, double score, double s, double w, bint step):
-        """Predict, then learn a sample; if ``s`` is NaN, only predict. NaN: nothing was learned."""
+    def predict_learn(
+        self, bint step, double low, double high, double score, double s, double w
+    ):
+        """Predict, then learn a sample; if ``s`` is NaN, only predict.
+
+        Returns the mean at the score; before anything was learned, the number from ``low`` to
+        ``high`` that is nearest to the score.
+        """
         cdef double answer
         with self.lock:
             self.check_whole()
             answer = self.value(score, step)
             if s == s:
                 self.learn_sample(score, s, w)
+        if answer != answer:
+            return low if score < low else high if score > high else score
         return answer
 
     def predict_learn_many(
@@ -549,6 +561,39 @@ cdef class IsotonicRegression(Hull):
         self.changing = False
         return True
 
+    def read(self, dict numbers, dict arrays, tuple bounds):
+        """Set the state to what bytes hold, or raise ``ValueError``; see `restore`.
+
+        ``bounds`` are those of `SumBounds`.
+        """
+        cdef const double[::1] scores = arrays["scores"], keys = arrays["keys"]
+        cdef const double[:, ::1] sums = arrays["sums"], queue = arrays["queue"]
+        cdef const double[:, ::1] edges = arrays["edges"], bridges = arrays["bridges"]
+        cdef const int64_t[::1] counts = arrays["counts"], shape = arrays["shape"]
+        cdef const int64_t[::1] lengths = arrays["lengths"]
+        cdef SumBounds within
+        cdef Py_ssize_t n = scores.shape[0], i
+        within.low, within.low_slack, within.high, within.high_slack = bounds
+        require(n <= self.max_scores, "there must be no more scores than are kept")
+        require(sums.shape[0] == 2 and sums.shape[1] == n, "each score must have sums")
+        check_slots_and_tree(scores, counts, shape, keys)
+        for i in range(n):
+            check_sums(sums[0, i], sums[1, i], &within)
+        require(queue.shape[1] == 3, "a sample must have three numbers")
+        require(queue.shape[0] <= self.window, "the queue must fit the window")
+        for i in range(queue.shape[0]):
+            require(isfinite(queue[i, 0]) and isfinite(queue[i, 2]), "samples must be finite")
+            if queue[i, 1] != 0.0:
+                check_sums(queue[i, 1], queue[i, 2], &within)
+        check_window(queue, scores, counts)
+        require(edges.shape[0] == lengths.shape[0], "each edge must have sums")
+        require(edges.shape[1] == bridges.shape[1] == 2, "edges and bridges must be pairs")
+        check_edges(sums, shape, lengths, edges)
+        require(bridges.shape[0] == keys.shape[0], "each node must have a bridge")
+        for i in range(bridges.shape[0]):
+            require(isfinite(bridges[i, 0]) and isfinite(bridges[i, 1]), "bridges must be finite")
+        require(self.restore(numbers, arrays), "bridges must be edges of the hull")
+
     def walk(self, bint anchored, bint with_slots=False):
         """Return the blocks in order, the range of the means, the growth, and `n_samples`.
 
@@ -795,6 +840,101 @@ cdef void rename(Sample *sample, const Pair *pairs, int64_t n_pairs) noexcept no
             high = middle
     if low < n_pairs and pairs[low].gone == sample.score:
         sample.score = pairs[low].stays
+
+
+# States -------------------------------------------------------------------------------------------
+
+
+cdef struct SumBounds:  # of the mean of a statistic, and by how much rounding may exceed them
+    double low
+    double low_slack
+    double high
+    double high_slack
+
+
+cdef inline int check_sums(double w, double s, const SumBounds *within) except -1:
+    """Raise unless these can be a sum of weights and one of weighted statistics."""
+    require(0.0 < w < MOST_WEIGHT, "weights must be positive")
+    require(isfinite(s), "sums must be finite")
+    if within.low > -INFINITY:
+        require(s - within.low * w >= -within.low_slack * w, "labels must be in their range")
+    if within.high < INFINITY:
+        require(within.high * w - s >= -within.high_slack * w, "labels must be in their range")
+    return 0
+
+
+def check_all_sums(w, s, tuple bounds):
+    """Raise ``ValueError`` unless these can be sums of weights and of weighted statistics.
+
+    ``bounds`` are those of `SumBounds`.
+    """
+    cdef const double[::1] weights = np.ascontiguousarray(w), sums = np.ascontiguousarray(s)
+    cdef SumBounds within
+    cdef Py_ssize_t i
+    within.low, within.low_slack, within.high, within.high_slack = bounds
+    for i in range(weights.shape[0]):
+        check_sums(weights[i], sums[i], &within)
+
+
+cdef int check_edges(
+    const double[:, ::1] slots,
+    const int64_t[::1] shape,
+    const int64_t[::1] lengths,
+    const double[:, ::1] edges,
+) except -1:
+    """Raise unless pooling the slots of each chunk gives these edges, up to rounding.
+
+    ``slots`` are sums (W, S) as two rows, those of the edges as two columns.
+    """
+    cdef Py_ssize_t row = 0, e = 0, i
+    cdef int64_t covered, size
+    for i in range(shape.shape[0]):
+        if shape[i] == INNER:
+            continue
+        covered, size = 0, shape[i]
+        while covered < size:
+            require(e < lengths.shape[0], "edges must cover all slots")
+            require(0 < lengths[e] <= SLOTS, "an edge must cover slots")
+            require(lengths[e] <= size - covered, "edges must cover chunks")
+            # Slopes increase from edge to edge of a chunk; pooling compares the same products.
+            require(
+                covered == 0 or edges[e, 1] * edges[e - 1, 0] > edges[e - 1, 1] * edges[e, 0],
+                "edges must rise",
+            )
+            check_edge(&slots[0, row], &slots[1, row], lengths[e], edges[e, 0], edges[e, 1])
+            row += lengths[e]
+            covered += lengths[e]
+            e += 1
+    require(e == lengths.shape[0], "edges must cover all slots")
+    return 0
+
+
+cdef int check_edge(
+    const double *w, const double *s, int64_t n, double edge_w, double edge_s
+) except -1:
+    """Raise unless pooling ``n`` slots gives an edge of these sums."""
+    cdef double total_w = 0.0, total_s = 0.0, size = 0.0, least = INFINITY, run = 0.0, scale, lost
+    cdef int64_t i
+    require(0.0 < edge_w < INFINITY and isfinite(edge_s), "edges must have weight")
+    for i in range(n):
+        total_w += w[i]
+        total_s += s[i]
+        size += fabs(s[i])
+        least = min(least, w[i])
+    require(
+        fabs(total_w - edge_w) <= 5e-13 * edge_w and fabs(total_s - edge_s) <= 5e-13 * size,
+        "edges must have the sums of their slots",
+    )
+    # No first slots have a mean below that of all, or they would not be pooled. In parts of the
+    # edge's size. A mean may have too few digits for this: 1e-257 / 1e60 is a subnormal number, and
+    # each product that is compared may be off by the least one.
+    scale = size + fabs(edge_s)
+    scale = scale if scale != 0.0 else 1.0
+    lost = SLOTS * 5e-324 / least / least * edge_w / scale
+    for i in range(n):
+        run += s[i] / scale - edge_s / scale * (w[i] / edge_w)
+        require(run >= -1e-9 - lost, "edges must consist of slots that violate the order")
+    return 0
 
 
 # Checks -------------------------------------------------------------------------------------------

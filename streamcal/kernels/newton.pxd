@@ -13,6 +13,9 @@ cdef struct Newton:
     double fade
 
 
+cdef int check_numbers(int d, const double[::1] numbers) except -1
+
+
 cdef class Beta(Expert):
     cdef Newton newton
     cdef double limit

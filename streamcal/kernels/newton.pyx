@@ -15,9 +15,10 @@ samples lose their influence. Then θ is clipped to its range. Gradients are tho
 """
 
 cimport cython
-from libc.math cimport INFINITY, exp, log, log1p, sqrt
+from libc.math cimport INFINITY, exp, fabs, floor, isfinite, log, log1p, sqrt
 
 from streamcal.kernels.sigmoid cimport open_sigmoid
+from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
@@ -85,6 +86,30 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
     return 0
 
 
+cdef int check_numbers(int d, const double[::1] numbers) except -1:
+    """Raise unless these numbers of a state can be those of `state_of`, but for the parameters.
+
+    The curvature is a sum of weighted outer products of gradients, up to rounding.
+    """
+    cdef int i, j
+    cdef double a, b, most
+    require(numbers.shape[0] == d + d * d + 1, "there must be parameters, a curvature and a count")
+    for i in range(numbers.shape[0]):
+        require(isfinite(numbers[i]), "numbers must be finite")
+    for i in range(d):
+        a = numbers[d + i * (d + 1)]
+        require(0.0 < a < 1e120, "curvatures must be positive")
+    for i in range(d):
+        for j in range(d):
+            most = sqrt(numbers[d + i * (d + 1)] * numbers[d + j * (d + 1)])
+            a, b = numbers[d + d * i + j], numbers[d + d * j + i]
+            require(fabs(a - b) <= 1e-6 * most, "the curvature must be symmetric")
+            require(fabs(a) <= (1.0 + 1e-6) * most, "curvatures must be positive definite")
+    a = numbers[d + d * d]
+    require(a >= 0.0 and floor(a) == a, "the count of samples must be an integer")
+    return 0
+
+
 # Beta maps ----------------------------------------------------------------------------------------
 
 
@@ -113,6 +138,17 @@ cdef class Beta(Expert):
 
     def restore(self, numbers):
         """Set the state to what `state` returned."""
+        take_over(&self.newton, 3, numbers)
+
+    def read(self, const double[::1] numbers):
+        """Set the state to what bytes hold, or raise ``ValueError``."""
+        cdef int i
+        check_numbers(3, numbers)
+        for i in range(3):
+            require(
+                (0.0 if i < 2 else -self.limit) <= numbers[i] <= self.limit,
+                "the parameters must be within the limit",
+            )
         take_over(&self.newton, 3, numbers)
 
     def __reduce__(self):
@@ -212,6 +248,14 @@ cdef class Temperature(Shared):
 
     def restore(self, numbers):
         """Set the state to what `state` returned."""
+        take_over(&self.newton, 1, numbers)
+
+    def read(self, const double[::1] numbers):
+        """Set the state to what bytes hold, or raise ``ValueError``."""
+        check_numbers(1, numbers)
+        require(
+            1.0 / self.limit <= numbers[0] <= self.limit, "the parameters must be within the limit"
+        )
         take_over(&self.newton, 1, numbers)
 
     def __reduce__(self):

@@ -6,10 +6,12 @@ of the parameters, it ends at the nearest point of the disc in the metric of the
 Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport hypot, log
+from libc.math cimport INFINITY, hypot, log
 from libc.stdlib cimport calloc, free
 
+from streamcal.kernels.newton cimport check_numbers
 from streamcal.kernels.sigmoid cimport open_sigmoid
+from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
@@ -57,12 +59,30 @@ cdef class Platt(Expert):
                 rows[0, i], rows[1, i] = self.bins[i].weight, self.bins[i].sum
         return numbers, bins
 
-    def restore(self, numbers, bins):
+    def restore(self, const double[::1] numbers, const double[:, ::1] bins):
         """Set the state to what `state` returned."""
         cdef int i
-        self.slope, self.intercept, self.aa, self.ab, _, self.bb, self.n_samples = numbers
+        self.slope, self.intercept = numbers[0], numbers[1]
+        self.aa, self.ab = numbers[2], numbers[3]
+        self.bb, self.n_samples = numbers[5], numbers[6]
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
+
+    def read(self, const double[::1] numbers, const double[:, ::1] bins):
+        """Set the state to what bytes hold, or raise ``ValueError``."""
+        cdef int i
+        check_numbers(2, numbers)
+        require(
+            hypot(numbers[0], numbers[1]) <= self.limit * (1.0 + 1e-9),
+            "the parameters must be within the limit",
+        )
+        require(
+            bins.shape[0] == 2 and bins.shape[1] == self.n_bins,
+            "the number of bins must be `calibeating`",
+        )
+        for i in range(self.n_bins):
+            require(0.0 <= bins[1, i] <= bins[0, i] < INFINITY, "labels must be in [0, 1]")
+        self.restore(numbers, bins)
 
     def __reduce__(self):
         settings = self.gamma, self.prior, self.limit, self.clip, self.fade, self.n_bins

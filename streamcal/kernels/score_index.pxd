@@ -6,7 +6,7 @@ from streamcal.kernels.exclusive cimport Shared
 
 
 cpdef enum:
-    SLOTS = 128  # slots in a chunk at most; less would refuse old states (`_state/score_index.py`)
+    SLOTS = 128  # slots in a chunk at most; less would refuse old states (`check_index`)
 
 
 cdef enum:
@@ -225,6 +225,19 @@ cdef inline bint lost_digits(double left, double taken) noexcept nogil:
 cdef inline double tolerance(double x) noexcept nogil:
     """Return by how much two sums of size ``x`` may differ and still count as the same."""
     return 1e-9 * x
+
+
+cdef int check_slots_and_tree(
+    const double[::1] scores,
+    const int64_t[::1] counts,
+    const int64_t[::1] shape,
+    const double[::1] keys,
+) except -1
+
+
+cdef int check_window(
+    const double[:, ::1] queue, const double[::1] scores, const int64_t[::1] counts
+) except -1
 
 
 cdef int check_lengths(

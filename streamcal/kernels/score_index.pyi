@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 SLOTS: int
@@ -7,6 +8,17 @@ DELTA: int
 GAMMA: int
 INNER: int
 LARGEST_GROWTH: float
+MOST_WEIGHT: float
+
+def check_index(
+    scores: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    shape: NDArray[np.int64],
+    keys: NDArray[np.float64],
+) -> None: ...
+def check_held(
+    queue: NDArray[np.float64], scores: NDArray[np.float64], counts: NDArray[np.int64]
+) -> None: ...
 
 class ScoreIndex:
     n_samples: int

@@ -52,6 +52,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 from streamcal.kernels.prefetch cimport prefetch
+from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
@@ -60,7 +61,7 @@ from streamcal.kernels.exclusive import no_collection
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
     # double rotation. The pair is proven valid (Hirai & Yamamoto 2011).
-    # A smaller DELTA would refuse older states: `_state/score_index.py` checks how trees balance.
+    # A smaller DELTA would refuse older states: `check_index` checks how trees balance.
     DELTA = 3
     GAMMA = 2
     INNER = -1  # a node in the shape of a tree
@@ -78,6 +79,10 @@ cdef enum:
 
 # Growth is scaled down from here.
 LARGEST_GROWTH = 2.0**128
+# Of the samples that a state holds at one score; products of such sums are finite.
+MOST_WEIGHT = 1e120
+
+cdef int MOST_DEPTH = 160  # a balanced tree of 2**64 chunks is not deeper
 
 
 def restored(kind, settings, numbers, arrays):
@@ -1145,6 +1150,136 @@ cdef Node *link_tree(WrittenTree *at, Chunk **next, Node **spare) noexcept nogil
     left = link_tree(at, next, spare)
     set_children(node, left, link_tree(at, next, spare))
     return node
+
+
+# States -------------------------------------------------------------------------------------------
+
+
+cdef struct Walk:  # what is left of a tree and of scores
+    const int64_t *shape
+    const double *keys
+    const double *scores
+    int64_t n_shape, n_keys
+
+
+def check_index(
+    const double[::1] scores,
+    const int64_t[::1] counts,
+    const int64_t[::1] shape,
+    const double[::1] keys,
+):
+    """Raise ``ValueError`` unless scores and their counts of samples, and a written tree, fit.
+
+    Scores are finite and increase, the tree is complete and balanced, and its keys divide them.
+    """
+    check_slots_and_tree(scores, counts, shape, keys)
+
+
+cdef int check_slots_and_tree(
+    const double[::1] scores,
+    const int64_t[::1] counts,
+    const int64_t[::1] shape,
+    const double[::1] keys,
+) except -1:
+    """Do what `check_index` does."""
+    cdef Py_ssize_t n = scores.shape[0], i
+    cdef Walk walk
+    cdef double total = 0.0
+    cdef int64_t n_left = n
+    require(counts.shape[0] == n, "each score must have a count")
+    for i in range(n):
+        require(-INFINITY < scores[i] < INFINITY, "scores must be finite")
+        require(i == 0 or scores[i - 1] < scores[i], "scores must increase")
+        require(counts[i] > 0, "counts must be positive")
+        total += counts[i]
+    require(total <= 2.0**53, "there must be at most 2**53 samples")
+    require(shape.shape[0] == 2 * keys.shape[0] + 1, "the tree must have one key per node")
+    for i in range(shape.shape[0]):
+        if shape[i] == INNER:
+            continue
+        require(shape[i] >= 0, "sizes must not be negative")
+        require(shape[i] <= SLOTS, "a chunk must hold no more scores than fit")
+        require(shape[i] > 0 or shape.shape[0] == 1, "a chunk must not be empty")
+        n_left -= shape[i]
+        require(n_left >= 0, "sizes must add up")
+    require(n_left == 0, "sizes must add up")
+    walk.shape, walk.n_shape, walk.n_keys = &shape[0], shape.shape[0], keys.shape[0]
+    walk.keys = &keys[0] if keys.shape[0] else NULL
+    walk.scores = &scores[0] if n else NULL
+    check_subtree(&walk, -INFINITY, INFINITY, 0)
+    require(walk.n_shape == 0, "the tree must end with its last chunk")
+    return 0
+
+
+cdef int64_t check_subtree(Walk *walk, double low, double high, int depth) except -1:
+    """Walk over the tree in front, whose scores must lie in [low, high); return its chunks."""
+    cdef int64_t size, left, right
+    cdef double key
+    require(walk.n_shape > 0, "the tree must be complete")
+    size = walk.shape[0]
+    walk.shape += 1
+    walk.n_shape -= 1
+    if size != INNER:
+        if size > 0:
+            require(
+                low <= walk.scores[0] and walk.scores[size - 1] < high,
+                "keys must separate scores",
+            )
+            walk.scores += size
+        return 1
+    require(depth < MOST_DEPTH, "the tree must be balanced")
+    require(walk.n_keys > 0, "the tree must have one key per node")
+    key = walk.keys[0]
+    walk.keys += 1
+    walk.n_keys -= 1
+    require(low < key < high, "keys must be in order")
+    left = check_subtree(walk, low, key, depth + 1)
+    right = check_subtree(walk, key, high, depth + 1)
+    # Kernels walk trees with stacks that are long enough for balanced ones.
+    require(max(left, right) <= DELTA * min(left, right), "the tree must be balanced")
+    return left + right
+
+
+def check_held(
+    const double[:, ::1] queue, const double[::1] scores, const int64_t[::1] counts
+):
+    """Raise ``ValueError`` unless slots hold the samples of a window, but for cancelled ones.
+
+    Scores and counts are those that `check_index` accepts.
+    """
+    check_window(queue, scores, counts)
+
+
+cdef int check_window(
+    const double[:, ::1] queue, const double[::1] scores, const int64_t[::1] counts
+) except -1:
+    """Do what `check_held` does."""
+    cdef Py_ssize_t n = scores.shape[0], low, high, middle, i
+    cdef int64_t *left = <int64_t *> malloc((n + 1) * sizeof(int64_t))
+    if left == NULL:
+        raise MemoryError
+    try:
+        for i in range(n):
+            left[i] = counts[i]
+        for i in range(queue.shape[0]):
+            if queue[i, 1] == 0.0:  # cancelled
+                continue
+            low, high = 0, n
+            while low < high:
+                middle = (low + high) >> 1
+                if scores[middle] < queue[i, 0]:
+                    low = middle + 1
+                else:
+                    high = middle
+            require(
+                low < n and scores[low] == queue[i, 0],
+                "the window must hold scores of the index",
+            )
+            left[low] -= 1
+            require(left[low] >= 0, "counts must be those of the window")
+    finally:
+        free(left)
+    return 0
 
 
 # Checks -------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
     ``mean_score == mcb - dsc + unc``. All are exact after every update, for any weights and in
     any order, and 0 before the first one.
 
-    Memory grows with the number of distinct predictions. For an endless stream use `RollingCORP` or
+    For n distinct predictions an update takes O(log² n) and `get` O(n). Memory grows with n. For an
+    endless stream use `RollingCORP` or
     ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample. If the weights
     of samples with one prediction differ by a factor of 10⁹ or more, a light one may be lost in the
     sums, and reverting it is an error; `RollingCORP` does not lose it.

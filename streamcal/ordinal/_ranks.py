@@ -24,11 +24,10 @@ from streamcal._state import (
     as_float,
     as_int,
     as_name,
-    check_alike,
-    nest,
+    fill,
+    nested,
     pack,
     require,
-    state_of,
     unpack,
 )
 from streamcal._state.clone import Cloned
@@ -161,14 +160,14 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         labels, features, numbers, arrays, regressions = self._cusum.state()
-        nested: Arrays = {}
+        states: Arrays = {}
         for k, regression in enumerate(regressions):
-            nested[f"calibrator {k}"] = nest(calibrator_of(regression, self.window).to_bytes())
+            states[f"calibrator {k}"] = nested(calibrator_of(regression, self.window))
         if len(labels) > LABELS_OF_SMALL_TABLES:
-            nested["costs"] = self._task.table(len(labels))
+            states["costs"] = self._task.table(len(labels))
         more_fields, more = self._freeze_features(features)
         fields = {"known": pack(labels), **numbers, **more_fields}
-        return fields, {**arrays, **nested, **more}
+        return fields, {**arrays, **states, **more}
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
@@ -196,10 +195,10 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
             require((np.abs(array) <= _MAX_WEIGHT).all(), "weights must be in range")
         self._check_ring(held["recent"], n_labels, numbers["n_seen"])
         n_calibrators = bounds if numbers["n_seen"] else 0
-        states = (state_of(arrays, f"calibrator {k}") for k in range(n_calibrators))
-        calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
-        check_alike(calibrators, [IsotonicCalibrator(window=self.window)] * n_calibrators)
-        regressions = list(map(regression_of, calibrators))
+        regressions = []
+        for k in range(n_calibrators):
+            calibrator = IsotonicCalibrator(window=self.window)
+            regressions.append(regression_of(fill(calibrator, arrays, f"calibrator {k}")))
         self._cusum.restore(known, features, numbers, held, regressions)
 
     def _read_labels(self, packed: Any) -> list[ClfTarget]:

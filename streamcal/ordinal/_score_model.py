@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, array_of, check_alike, nest, require, state_of
+from streamcal._state import Arrays, array_of, fill, nested, require
 from streamcal._validation import decay_per_sample
 from streamcal._whole import Step, do_all
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -201,8 +201,7 @@ class ScoreModel:
         if self.resolved is not None:
             states["resolved"] = self.resolved
         states |= {f"staircase {k}": each for k, each in enumerate(self.calibrators)}
-        nested: Arrays = {name: nest(learner.to_bytes()) for name, learner in states.items()}
-        return {"way": self.way.sums, **nested}
+        return {"way": self.way.sums, **{name: nested(each) for name, each in states.items()}}
 
     @classmethod
     def thaw(
@@ -211,16 +210,17 @@ class ScoreModel:
         """Return the model in a state, None without any; raise unless it has these parameters."""
         if "streaming" not in arrays:
             return None
-        n_labels = len(targets)
-        names = ["streaming", *(["resolved"] if "resolved" in arrays else [])]
-        cuts = [StreamingThresholds.from_bytes(state_of(arrays, name)) for name in names]
-        require(all(each.n_labels == n_labels for each in cuts), "thresholds must fit labels")
-        states = (state_of(arrays, f"staircase {k}") for k in range(n_labels - 1))
-        calibrators = [IsotonicCalibrator.from_bytes(state) for state in states]
+        staircases = [f"staircase {k}" for k in range(len(targets) - 1)]
+        # Before memory is taken for so many labels.
+        require(all(name in arrays for name in staircases), "there must be staircases for labels")
         model = cls(targets, loss, window)
-        alike = [model.streaming] * len(cuts)
-        check_alike([*cuts, *calibrators], [*alike, *model.calibrators])
-        held = [*(each.n_samples for each in cuts), *(each.n_samples for each in calibrators)]
+        cuts = [fill(model.streaming, arrays, "streaming")]
+        if "resolved" in arrays:
+            cuts.append(fill(cls(targets, loss, window).streaming, arrays, "resolved"))
+        for name, calibrator in zip(staircases, model.calibrators, strict=True):
+            fill(calibrator, arrays, name)
+        held = [each.n_samples for each in cuts]
+        held += [each.n_samples for each in model.calibrators]
         require(min(held) > 0, "thresholds must rest on samples")
         sums = array_of(arrays, "way", 2, 2)
         require((np.abs(sums[:, 0]) <= _MOST_EXCESS).all(), "excess losses must be in range")
@@ -228,6 +228,5 @@ class ScoreModel:
         require(((squares >= 0.0) & (squares <= _MOST_EXCESS**2)).all(), "squares must be in range")
         require(len(cuts) > 1 or (sums[0] == sums[1]).all(), "ways without thresholds are alike")
         model.way.restore(sums)
-        model.streaming, model.calibrators = cuts[0], calibrators
         model.resolved = cuts[1] if len(cuts) > 1 else None
         return model

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_float, require
 from streamcal._state.clone import Cloned
-from streamcal._state.score_index import MOST_WEIGHT, check_held, read_index
+from streamcal._state.score_index import read_index
 from streamcal._validation import (
     as_number,
     as_score,
@@ -25,7 +25,7 @@ from streamcal._whole import Step
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
-from streamcal.kernels.score_index import LARGEST_GROWTH
+from streamcal.kernels.score_index import LARGEST_GROWTH, MOST_WEIGHT, check_held
 from streamcal.losses import TaskLoss, TaskLossName, ZeroOneError, get_task
 from streamcal.losses.task import LABELS_OF_SMALL_TABLES, check_n_labels
 from streamcal.ordinal.samples import Samples, as_ranks, is_accurate, spread_of
@@ -355,10 +355,10 @@ class StreamingThresholds(Stateful, Cloned):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         weights = array_of(arrays, "weights", None, self.n_labels)
-        scores, counts, _, queue = read_index(arrays, weights.T, self.window)
+        scores, counts, queue = read_index(arrays, weights.T, self.window)
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         for some in (weights, queue[:, 1]):
             require(((some >= 0.0) & (some < MOST_WEIGHT)).all(), "weights must not be negative")
         require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
-        check_held(queue[queue[:, 1] > 0.0, 0], scores, counts)
+        check_held(queue, scores, counts)
         self._index.restore({"growth": growth}, arrays)

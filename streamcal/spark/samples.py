@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamcal.calibration.base import Calibrator
 from streamcal.durable.keys import FEW
+from streamcal.kernels.one_by_one import OneByOne
 from streamcal.spark import bundles
 
 
@@ -72,7 +73,10 @@ class Samples:
         self._samples = scores[self._rows], labels[self._rows], weights[self._rows]
         self._values = np.full(len(self._rows), np.nan)
         self._checked = self._check()
-        self._lists = self._as_lists()
+        self._one_by_one = None
+        if self._checked is not None:
+            _, y, w = self._samples
+            self._one_by_one = OneByOne(self._checked, y, w, self._values).predict_learn
 
     def _floats(self, table: pa.Table, name: str) -> NDArray[np.float64]:
         """Return a column as numbers, in the order of the rows."""
@@ -86,13 +90,6 @@ class Samples:
         except ValueError:  # the check of the samples of its key says so, with the key
             return None
 
-    def _as_lists(self) -> list[tuple[float, float, float]]:
-        """Return samples that were checked, for keys that learn few of them by a call for each."""
-        if self._checked is None or not (np.diff(self._ends, prepend=0) < FEW).any():
-            return []
-        columns = self._checked, *self._samples[1:]
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-
     def learn(self, number: int, calibrator: Calibrator) -> bool:
         """Predict and learn the samples of a key; return whether anything was learned.
 
@@ -105,10 +102,8 @@ class Samples:
         is_checked = self._checked is not None and self._is_like_fresh(calibrator)
         few = is_checked and at.stop - at.start < FEW
         predict_learn = calibrator._sampler() if few else None
-        if predict_learn is not None:
-            samples = self._lists[at]
-            self._values[at] = [predict_learn(*sample) for sample in samples]
-            return any(y == y for _, y, _ in samples)
+        if self._one_by_one is not None and predict_learn is not None:
+            return self._one_by_one(predict_learn, list(range(at.start, at.stop)))
         scores, y, w = (column[at] for column in self._samples)
         if is_checked and self._checked is not None:
             scores = self._checked[at]

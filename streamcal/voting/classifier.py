@@ -51,7 +51,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
     Use it with an adaptive random forest and two classes: there the log loss was lower than that of
     the forest, calibrated or not, in each of three streams. Do not use it with single trees, with
     bags of trees that split late (the naive Bayes models in their leaves distinguish samples, votes
-    do not) or with many classes. ``docs/decisions.md`` has the numbers.
+    do not) or with many classes. ``docs/study.md`` has the numbers.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._state import Arrays, Fields, Stateful, as_name, check_alike, nest, state_of
+from streamcal._state import Arrays, Fields, Stateful, as_name, fill, nested
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
@@ -73,11 +73,10 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
     _given = ("regressor",)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        return {"y_name": self._y_name}, {"calibrator": nest(self._calibrator.to_bytes())}
+        return {"y_name": self._y_name}, {"calibrator": nested(self._calibrator)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        calibrator = Calibrator.from_bytes(state_of(arrays, "calibrator"))
-        check_alike([calibrator], [self.calibrator])
+        calibrator = fill(self.calibrator.clone(), arrays, "calibrator")
         self._y_name = as_name(fields["y_name"], "y_name", none=True)
         self._calibrator = calibrator
 

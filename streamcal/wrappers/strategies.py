@@ -24,13 +24,11 @@ from streamcal._state import (
     Fields,
     as_list,
     as_names,
-    check_alike,
-    nest,
+    fill,
+    nested,
     pack,
     prefixed,
     require,
-    restore,
-    state_of,
     without_prefix,
 )
 from streamcal._whole import Step, do_all
@@ -421,13 +419,13 @@ class OneVsRest(OwningStrategy):
 
     def freeze(self) -> tuple[Fields, Arrays]:
         labels = [pack(label) for label in self.calibrators]
-        states = [nest(calibrator.to_bytes()) for calibrator in self.calibrators.values()]
+        states = [nested(calibrator) for calibrator in self.calibrators.values()]
         return {"calibrated": labels}, {str(i): state for i, state in enumerate(states)}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_names(fields["calibrated"], "calibrated", none=True)
-        restored = [restore(state_of(arrays, str(i))) for i in range(len(labels))]
-        check_alike(restored, [self._calibrators.prototype] * len(labels))
+        prototype = self._calibrators.prototype
+        restored = [fill(prototype.clone(), arrays, str(i)) for i in range(len(labels))]
         self._calibrators.by_label = dict(zip(labels, restored, strict=True))
 
 
@@ -568,14 +566,12 @@ class Joint(OwningStrategy):
         return type(self)(self._prototype)
 
     def freeze(self) -> tuple[Fields, Arrays]:
-        return {"calibrated": []}, {"0": nest(self._calibrator.to_bytes())}
+        return {"calibrated": []}, {"0": nested(self._calibrator)}
 
     def thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_list(fields["calibrated"], "calibrated")
         require(not labels, "a joint calibrator must be the only one")
-        restored = JointCalibrator.from_bytes(state_of(arrays, "0"))
-        check_alike([restored], [self._prototype])
-        self._calibrator = restored
+        self._calibrator = fill(self._prototype.clone(), arrays, "0")
 
 
 def _normalised(calibrated: dict[ClfTarget, float], raw: Raw) -> dict[ClfTarget, float]:
