@@ -372,7 +372,7 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             999,
             "bucket 0 of keys: its rows .* at most 999 bytes; .*n_buckets",
         ),
-        (pages, "MOST_CHARACTERS", 400, "key 'key \\d+': .* at most 300 bytes, got .*`window`"),
+        (pages, "MOST_CHARACTERS", 40, "key 'key \\d+': .* at most 30 bytes, got .*`window`"),
         (pages, "MOST_PAGES", 3, "bucket 0 of keys: .* at most 3 pages .* greater `n_buckets`"),
     ]:
         with monkeypatch.context() as patch:
