@@ -1,9 +1,8 @@
 """A web service of calibrated probabilities whose labels arrive later, with FastAPI.
 
 `POST /predict` answers a probability and an id; `POST /labels` brings the label of an id. What was
-served waits as JSON, here in a dict; a service that restarts would keep it in a database. Start it
-by `uvicorn service:app` with one worker, the one learner: a second one would have a model and ids
-of its own. River models are not made for threads, hence a lock. Needs: fastapi, uvicorn.
+served waits as JSON; a service that restarts would keep it in a database. Start one worker by
+`uvicorn service:app`, since each worker learns alone. River models need a lock between threads.
 """
 
 import json
@@ -12,7 +11,7 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, exceptions, responses
 from pydantic import BaseModel
 from river import linear_model, preprocessing
 
@@ -20,8 +19,10 @@ from streamcal import CalibratedClassifier, Served
 
 MOST_WAITING = 100_000  # predictions, at about 0.5 KB each; the oldest ones get no label any more
 app = FastAPI()
-pipeline: Any = preprocessing.StandardScaler() | linear_model.LogisticRegression()
-model = CalibratedClassifier(pipeline)
+app.add_exception_handler(  # FastAPI's own answer can't hold a NaN
+    exceptions.RequestValidationError, lambda _, e: responses.PlainTextResponse(str(e), 422)
+)
+model = CalibratedClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression())
 waiting: OrderedDict[str, str] = OrderedDict()
 lock = threading.Lock()
 
@@ -45,8 +46,7 @@ def predict(sample: Sample) -> dict[str, str | float]:
         waiting[name] = json.dumps({"x": x, "served": served.to_dict()})
         if len(waiting) > MOST_WAITING:
             waiting.popitem(last=False)
-    probability = served.calibrated.get(True, 0.5)  # naive Bayes answers {} at first
-    return {"id": name, "probability": probability}
+    return {"id": name, "probability": served.calibrated.get(True, 0.5)}  # it may be {} at first
 
 
 @app.post("/labels", status_code=204)

@@ -264,7 +264,7 @@ def check_bool(value: Any, name: str) -> None:
         raise TypeError(f"`{name}` must be True or False, got {value!r}")
 
 
-def check_label(y: Any) -> None:
+def check_label(y: Any, name: str = "y") -> None:
     """Raise ``ValueError`` unless ``y`` can be a label: None and NaN stand for one that is missing.
 
     Examples
@@ -275,7 +275,7 @@ def check_label(y: Any) -> None:
     ValueError: `y` must be a label, got None
     """
     if is_missing(y):
-        raise ValueError(f"`y` must be a label, got {y}")
+        raise ValueError(f"`{name}` must be a label, got {y}")
 
 
 def is_missing(y: Any) -> bool:

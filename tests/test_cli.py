@@ -155,12 +155,13 @@ def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
 
 
 def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
-    for name, options in calibrator_settings._TAKES.items():
-        theirs = inspect.signature(CALIBRATORS[name]).parameters
-        assert set(options) <= set(theirs)
-    assert set(calibrator_settings._TAKES["isotonic"]) == set(
-        inspect.signature(IsotonicCalibrator).parameters
-    )
+    table = calibrator_settings._CALIBRATORS
+    assert set(table) == set(calibrator_settings.Method)
+    for name, (kind, options) in table.items():
+        assert CALIBRATORS[name].__name__ == kind
+        assert set(options) <= set(inspect.signature(CALIBRATORS[name]).parameters)
+    _, options = table[calibrator_settings.Method.isotonic]
+    assert set(options) == set(inspect.signature(IsotonicCalibrator).parameters)
 
 
 @pytest.mark.parametrize(
@@ -543,6 +544,25 @@ def test_a_delay_is_a_number_of_rows(tmp_path: Path, delay: str) -> None:
     result = calibrate(path, "--delay", "d", status=1)
     assert "row 2: `d` must be a whole number of rows, got" in result.stderr
     assert "has no column `e`" in calibrate(path, "--delay", "e", status=1).stderr
+
+
+@pytest.mark.parametrize("delay", ["-1", "0.5", "+1", ".5"])
+def test_a_number_that_is_no_delay_is_not_looked_for_as_a_column(
+    scores_csv: Any, delay: str
+) -> None:
+    message = calibrate(scores_csv, "--delay", delay, status=2).stderr
+    assert f"--delay must be a whole number of rows or a column, got {delay}" in message
+
+
+@pytest.mark.parametrize("cell", ["NA", "NaN", "null", "None", "?"])
+def test_words_for_a_missing_value_are_explained(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(f"p,y\n.5,{cell}\n")
+    message = calibrate(path, status=1).stderr
+    assert f"got '{cell}'; leave the cell of an unknown label empty\n" in message
+    path.write_text(f"p,y\n{cell},1\n")
+    message = calibrate(path, calibrator="hedge", status=1).stderr
+    assert f"got '{cell}'; --on-error skip leaves such rows out\n" in message
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -1321,8 +1341,10 @@ def test_options_that_make_no_sense(scores_csv: Any, options: Any, message: str)
 def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
     for arguments in (["calibrate"], ["calibrate", tmp_path], ["fly"], ["--fly"]):
         assert run(*arguments, status=2).stdout == ""
-    for path in (tmp_path, tmp_path / "none.csv"):
-        assert calibrate(path, status=2).stderr == f"streamcal: there is no file {path}\n"
+    path = tmp_path / "none.csv"
+    assert calibrate(path, status=2).stderr == f"streamcal: there is no file {path}\n"
+    message = f"streamcal: {tmp_path} is a folder, not a file\n"
+    assert calibrate(tmp_path, status=2).stderr == message
 
 
 def test_version_and_help() -> None:

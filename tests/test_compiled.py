@@ -56,14 +56,11 @@ from streamcal.kernels import csv_rows, histogram, pav
 from streamcal.kernels.expected_reciprocals import Reciprocals
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.isotonic import IsotonicExpert, IsotonicRegression
+from streamcal.kernels.isotonic_quantiles import Quantiles, greatest_quantiles
+from streamcal.kernels.iterative_convex_minorant import WarmStart
+from streamcal.kernels.padded_rows import room_for
 from streamcal.kernels.score_index import ScoreIndex
-from streamcal.kernels.threshold_decomposition import (
-    Cells,
-    Quantiles,
-    WarmStart,
-    greatest_quantiles,
-    room_for,
-)
+from streamcal.kernels.threshold_decomposition import Cells
 from streamcal.losses import CostTable, get_task
 from streamcal.ordinal import (
     CuSumRank,

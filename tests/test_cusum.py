@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from river import base
 
 from streamcal import losses
-from streamcal.kernels.cusum import class_probabilities
+from streamcal.kernels.rank_probabilities import class_probabilities
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank, mistake_bound
 from streamcal.ordinal._ranks import RankLearner
 from tests import oracles_cusum as oracles

@@ -154,6 +154,11 @@ def test_service() -> None:
             body, kind = f'{{"features": {{"x": {number}}}}}', {"content-type": "application/json"}
             answer = client.post("/predict", content=body, headers=kind)
             assert (answer.status_code, "numbers from" in answer.text) == (422, True)
+        for path, body in (
+            ("labels", '{"id": "a", "label": NaN}'),
+            ("predict", '{"features": NaN}'),
+        ):
+            assert client.post(f"/{path}", content=body, headers=kind).status_code == 422
         high, low = (
             client.post("/predict", json={"features": {"x": x}}).json()["probability"]
             for x in (1.5, -1.5)

@@ -401,6 +401,22 @@ def test_a_run_goes_on_with_calibrators_that_have_answered_meanwhile(tmp_path: P
         assert read(store) == learned(events)
 
 
+def test_each_label_is_learned_again_as_it_was(tmp_path: Path) -> None:
+    """Small whole labels are kept in bytes, which have no sign of a zero."""
+    draw = random.Random(5)
+    labels = [0.0, -0.0, 1.0, 254.0]
+    rows = [Event(draw.random(), draw.choice(labels), key=f"k{i % 3}") for i in range(300)]
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(IsotonicCalibrator("squared", window=9), store=store)
+        with pytest.raises(Ends):
+            run(rows, keyed, stop_at(290), store, batch_size=10)
+        assert store.journals()
+        straight = KeyedCalibrator(IsotonicCalibrator("squared", window=9))
+        for row in rows[: store.offset]:
+            straight.predict_learn_many([row.key], [row.score], [row.y])
+        assert read(store) == straight.states()
+
+
 def test_journals_are_not_counted_as_states(tmp_path: Path) -> None:
     with stopped(tmp_path / "run.db", make_events(600, 4)) as (store, _):
         assert len(store) == len(store.keys()) == len(store.sizes()) == 5  # and the timeline

@@ -3,9 +3,11 @@
 import inspect
 import math
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -416,7 +418,7 @@ def test_bad_input_changes_nothing(
     for change in (metric.update, metric.revert):
         with pytest.raises(error, match=message):
             change(True, y_pred, w)
-        for unknown in (None, math.nan):
+        for unknown in (None, math.nan, pd.NA, Decimal("sNaN")):
             with pytest.raises(ValueError, match="`y_true` must be a label, got"):
                 change(unknown, 0.25)
         assert metric.get() == value

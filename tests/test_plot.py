@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.offsetbox import TextArea
@@ -254,7 +255,10 @@ def test_labels_as_river_and_scikit_learn_know_them() -> None:
         (([0, 1], [0.5]), {}, "`y_true` must have one value per score"),
         (([0, 1], [0.5, 1.5]), {}, r"`y_prob` must be a probability in \[0, 1\], got 1.5"),
         (([0, 1], [0.5, np.nan]), {}, "`y_prob` must be finite, got nan at position 1"),
-        (([0, np.nan], [0.5, 0.5]), {}, "`y_true` must not hold NaN"),
+        (([0, np.nan], [0.5, 0.5]), {}, "`y_true` must hold labels, got nan"),
+        (([0, 1, np.nan], [0.5, 0.5, 0.5]), {}, "`y_true` must hold labels, got nan"),
+        (([1, None], [0.5, 0.5]), {}, "`y_true` must hold labels, got None"),
+        (([1, pd.NA], [0.5, 0.5]), {}, "`y_true` must hold labels, got <NA>"),
         (([0, 1, 2], [0.5, 0.5, 0.5]), {}, "`y_true` must hold at most two labels, got 3"),
         (([[0, 1]], [0.5, 0.5]), {}, "`y_true` must be one-dimensional"),
         ((["a", "b"], [0.5, 0.5]), {}, "`pos_val` must be one of the labels"),

@@ -329,6 +329,28 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
     assert set(parts) == {name for name in on_disk if not name.startswith(".")}
 
 
+def test_the_answers_of_the_guide_name_what_is_there() -> None:
+    """Names that a row of the table gives stand in the modules that it gives."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in SOURCES}
+    n_names = 0
+    for line in guide.splitlines():
+        cells = line.split(" | ")
+        if not line.startswith("| ") or len(cells) != 3:
+            continue
+        given = re.findall(r"`([\w./]+)`", cells[1])
+        modules = [name for name in given if re.search(r"\.pyx?$", name)]
+        text = "\n".join(
+            source
+            for path, source in sources.items()
+            if any(path.endswith(f"/{name}") or path == name for name in modules)
+        )
+        names = [name for name in given if "." not in name and "/" not in name]
+        n_names += len(names)
+        assert [name for name in names if not re.search(rf"\b{name}\b", text)] == [], line
+    assert n_names > 25
+
+
 def test_no_test_limits_its_own_process() -> None:
     """CPython keeps byte code that a limit or a full disk has cut off, and fails ever after."""
     for path in sorted((ROOT / "tests").glob("*.py")):

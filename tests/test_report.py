@@ -800,7 +800,7 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
     ("arguments", "status", "message"),
     [
         (["missing.db"], 2, "there is no file"),
-        (["scores.csv"], 2, "needs --score and --label"),
+        (["scores.csv"], 2, "scores.csv is not a store, and a table needs --score and --label"),
         (["scores.csv", "--score", "p", "--label", "y", "--out", "no/r.html"], 2, "no folder no"),
         (
             ["scores.csv", "--score", "p", "--label", "y"],

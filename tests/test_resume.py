@@ -592,7 +592,8 @@ def test_what_does_not_belong_together_is_refused(done: tuple[Path, ...]) -> Non
     printed = calibrate(table, out, store, "--prior", 2, status=1)
     assert "was started without --prior, and this command is with --prior 2.0" in printed
     other = out.with_name("other.csv")
-    assert "belongs to the output" in calibrate(table, other, store, status=1)
+    printed = calibrate(table, other, store, status=1)
+    assert f"not to {other}: another output of the same table needs a --store of its own" in printed
     printed = calibrate(table, Path("-"), out.with_name("new.db"), status=2)
     assert "--store needs --out FILE" in printed
     assert not out.with_name("new.db").exists()

@@ -47,9 +47,10 @@ def test_calibrated_predictions_are_seldom_blamed(kind: str) -> None:
         (lambda p: 0.5 + 0.6 * (p - 0.5), "over-confident below"),
         (lambda p: np.clip(0.5 + 1.6 * (p - 0.5), 0.0, 1.0), "under-confident below"),
         (lambda p: p**3, "too high"),
+        (lambda p: np.where(p < 0.8, p**2, p), "too high below 0.80"),  # on both sides of the mean
         (np.cbrt, "too low everywhere"),
     ],
-    ids=["high", "shrunk", "stretched", "cubed", "root"],
+    ids=["high", "shrunk", "stretched", "cubed", "squared", "root"],
 )
 def test_each_kind_of_miscalibration_is_named(true: Any, words: str) -> None:
     p = np.random.default_rng(1).random(20_000)

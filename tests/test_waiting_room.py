@@ -43,7 +43,6 @@ def check_alike(room: "WaitingRoom[Any]", listed: Listed) -> None:
     assert room.n_names == len(names)
     for name in [*names, "nobody"]:
         assert room.places(name) == [place for place, other, _ in listed.rows if other == name]
-        assert room.earliest(name) == min(room.places(name), default=0)
         assert room.latest(name) == max(room.places(name), default=0)
     for last in range(-1, listed.last + 2):
         assert room.until(last) == [place for place, *_ in listed.rows if place <= last]

@@ -338,7 +338,7 @@ def test_wrapper_is_a_pipeline_step() -> None:
         ({"served": {False: math.nan, True: 0.5}}, r"probabilities must lie in \[0, 1\]"),
         ({"served": {False: -0.5, True: 1.5}}, r"probabilities must lie in \[0, 1\]"),
         ({"served": {"a": 0.5, "b": 0.5, "c": -0.1}}, r"probabilities must lie in \[0, 1\]"),
-        ({"served": {False: 0.5, True: "0.5"}}, "`served` must be a number, got '0.5'"),
+        ({"served": {False: 0.5, True: "0.5"}}, r"`served\[True\]` must be a number, got '0.5'"),
         ({"served": [0.5, 0.5]}, "`served` must map labels to probabilities"),
     ],
 )
@@ -467,7 +467,7 @@ def test_models_without_probabilities_are_refused(model: base.Classifier) -> Non
         (scaled(linear_model.LinearRegression()), "must be a river classifier, got LinearReg"),
         (preprocessing.StandardScaler(), "must be a river classifier, got StandardScaler"),
         (anomaly.HalfSpaceTrees(), "must be a river classifier, got HalfSpaceTrees"),
-        (linear_model.LogisticRegression, "must be a river classifier, got LogisticRegression"),
+        (linear_model.LogisticRegression, "river classifier, got the class LogisticRegression"),
         (multioutput.ClassifierChain(linear_model.LogisticRegression()), "got ClassifierChain"),
         (active.EntropySampler(linear_model.LogisticRegression()), "calibrate the model inside"),
         (None, "must be a river classifier, got NoneType"),

@@ -7,6 +7,7 @@ continued: `streamcal.cli.stored_run`.
 """
 
 import contextlib
+import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -249,7 +250,11 @@ def _calibrate_rows(
 
 def _parse_delay(delay: str | None) -> int | str | None:
     """Return a number of rows, the name of a column, or None if each label is known at once."""
-    if delay is None or not delay.isdecimal():
+    if delay is None:
+        return None
+    if not delay.isdecimal():
+        if re.fullmatch(r"[-+]?\d*\.?\d+", delay):
+            raise ValueError(f"--delay must be a whole number of rows or a column, got {delay}")
         return delay
     if int(delay) >= MOST_DELAY:
         raise ValueError(f"--delay must be less than {MOST_DELAY:,} rows, got {delay}")

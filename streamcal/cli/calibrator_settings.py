@@ -29,13 +29,14 @@ class Method(StrEnum):
     histogram = "histogram"
 
 
-# The options that each calibrator takes.
-_TAKES = {
-    Method.hedge: (),
-    Method.isotonic: ("loss", "prior", "window", "half_life", "max_scores", "interpolation"),
-    Method.platt: ("half_life",),
-    Method.beta: ("half_life",),
-    Method.histogram: ("half_life",),
+_ALL = ("loss", "prior", "window", "half_life", "max_scores", "interpolation")
+# The class of each calibrator, and the options that it takes.
+_CALIBRATORS: dict[Method, tuple[str, tuple[str, ...]]] = {
+    Method.hedge: ("HedgedCalibrator", ()),
+    Method.isotonic: ("IsotonicCalibrator", _ALL),
+    Method.platt: ("PlattCalibrator", ("half_life",)),
+    Method.beta: ("BetaCalibrator", ("half_life",)),
+    Method.histogram: ("HistogramCalibrator", ("half_life",)),
 }
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 
@@ -84,21 +85,15 @@ class Settings:
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         del given["calibrator"]
+        kind, options = _CALIBRATORS[self.calibrator]
         for name in given:
-            if name not in _TAKES[self.calibrator]:
+            if name not in options:
                 option = name.replace("_", "-")
-                fit = " or ".join(method for method in Method if name in _TAKES[method])
+                fit = " or ".join(each for each, (_, its) in _CALIBRATORS.items() if name in its)
                 raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
         if self.loss is not None:
             check_choice(self.loss, "loss", LOSSES)
-        kinds = {
-            Method.hedge: calibration.HedgedCalibrator,
-            Method.isotonic: calibration.IsotonicCalibrator,
-            Method.platt: calibration.PlattCalibrator,
-            Method.beta: calibration.BetaCalibrator,
-            Method.histogram: calibration.HistogramCalibrator,
-        }
-        made: calibration.Calibrator = kinds[self.calibrator](**given)
+        made: calibration.Calibrator = getattr(calibration, kind)(**given)
         if segment is None:
             return made
         # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.

@@ -12,11 +12,15 @@ _DRAWABLE = (".png", ".pdf", ".svg")
 
 
 def check_exists(*tables: Path) -> None:
-    """Raise ``ValueError`` unless there are files of these names."""
+    """Raise ``ValueError`` unless these are the names of files."""
     from streamcal.tables.output import is_standard
 
     for table in tables:
-        if not is_standard(table) and (table.is_dir() or not table.exists()):
+        if is_standard(table):
+            continue
+        if table.is_dir():
+            raise ValueError(f"{table} is a folder, not a file")
+        if not table.exists():
             raise ValueError(f"there is no file {table}")
 
 

@@ -95,7 +95,7 @@ FormatOption = Annotated[
     Format | None,
     typer.Option(
         "--format",
-        help="The format of tables. Default: by the ending of the file, else csv.",
+        help="The format of tables. Default: by the ending of the file; csv for a pipe.",
         rich_help_panel=FILES,
     ),
 ]
@@ -131,7 +131,7 @@ SourceArgument = Annotated[
     Path,
     typer.Argument(
         metavar="STORE|TABLE",
-        help="A store of `calibrate --store`, or a calibrated table (CSV, NDJSON, Parquet).",
+        help="A store, as of `calibrate --store`, or a calibrated table (CSV, NDJSON, Parquet).",
         show_default=False,
     ),
 ]

@@ -71,7 +71,7 @@ def open_subject(
     from streamcal.tables.open import format_of
 
     if given.score is None or given.label is None:
-        raise ValueError("a table needs --score and --label")
+        raise ValueError(f"{source} is not a store, and a table needs --score and --label")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
         raise ValueError(
             f"--segment must name different columns, at most {_MOST_FIELDS}, got"

@@ -6,6 +6,7 @@ counted.
 """
 
 import json
+import math
 import re
 import zlib
 from collections import Counter
@@ -30,6 +31,9 @@ MAX_LABELS = 32_767
 
 MOST_DELAY = 2**53
 """Delays are less than this, in rows: a float can hold them."""
+
+_MISSING = frozenset({"na", "n/a", "nan", "<na>", "null", "none", "?"})
+"""What other programs write in the cell of a missing value, in small letters."""
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -80,7 +84,9 @@ class Column:
             raise TableError(f"column `{self.name}` {error}") from None
         with np.errstate(all="ignore"):
             checks = [
-                _Check(self.name, each, each.is_met(values) | (empty & self.is_label))
+                _Check(
+                    self.name, each, each.is_met(values) | (empty & self.is_label), self.is_label
+                )
                 for each in self.requirements
             ]
         return values.clip(0.0, 1.0) if self.is_probability else values, checks
@@ -92,6 +98,7 @@ class _Check(NamedTuple):
     column: str
     requirement: Requirement
     good: Mask
+    is_label: bool
 
 
 def score_column(name: str) -> Column:
@@ -308,26 +315,29 @@ def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask, stop: bool) -> lis
 
     faults = list(chunk.faults)
     for i in np.flatnonzero(~keep).tolist():
-        name, (text, _, otherwise), _ = next(check for check in checks if not check.good[i])
+        check = next(check for check in checks if not check.good[i])
+        name, (text, _, otherwise) = check.column, check.requirement
         got = chunk.show(name, i)
-        if got != "nothing":
-            advice = _advice(text, got) + otherwise
-        else:
+        cell = got.strip("'\"").lower()
+        if check.is_label and cell in _MISSING:
+            advice = "; leave the cell of an unknown label empty"
+        elif got == "nothing" or cell in _MISSING:
             advice = "; --on-error skip leaves such rows out" if stop else ""
+        else:
+            advice = _advice(text, cell) + (otherwise if _is_number(cell) else "")
         message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)
 
 
-def _advice(text: str, got: str) -> str:
+def _advice(text: str, cell: str) -> str:
     """Return what to do about a cell that other programs write so; usually nothing.
 
     Examples
     --------
-    >>> _advice("a finite number", "'55,1'")
+    >>> _advice("a finite number", "55,1")
     '; decimals need a point'
     """
-    cell = got.strip("'\"").lower()
     if re.fullmatch(r"-?\d+,\d+%?", cell):
         return "; decimals need a point"
     percent = text.startswith("a probability") and re.fullmatch(r"\d{1,2}(\.\d*)?|100(\.0*)?", cell)
@@ -336,6 +346,14 @@ def _advice(text: str, got: str) -> str:
     if cell in ("yes", "no", "y", "n", "t", "f"):
         return "; replace words by 1 and 0"
     return ""
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell is a finite number, though not one that is allowed there."""
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
 
 
 def group_rows(rows: Rows, key: str | None) -> "Groups":

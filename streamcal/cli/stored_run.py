@@ -141,7 +141,8 @@ class StoredRun:
         elif not same_out:
             out = self.begun["out"]
             raise StoreError(
-                f"{self.store.path} belongs to the output {notes['out']}, not to {out}"
+                f"{self.store.path} belongs to the output {notes['out']}, not to {out}: another"
+                " output of the same table needs a --store of its own"
             )
         else:
             self._was_finished = self.output.restore(notes)

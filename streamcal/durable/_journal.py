@@ -113,9 +113,13 @@ _NAN = 255  # the byte that stands for NaN
 
 
 def _packed(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return numbers in bytes, if all of them are whole, small or NaN; else as they are."""
+    """Return numbers in bytes, if all of them are whole, small or NaN; else as they are.
+
+    -0.0 is no such number: a byte would lose its sign.
+    """
     known = np.where(np.isnan(values), 0.0, values)
-    if not ((known >= 0.0) & (known < _NAN) & (known == np.floor(known))).all():
+    fits = (known >= 0.0) & (known < _NAN) & (known == np.floor(known)) & ~np.signbit(known)
+    if not fits.all():
         return values
     return np.where(np.isnan(values), _NAN, known).astype(np.uint8)
 

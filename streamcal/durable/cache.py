@@ -157,14 +157,12 @@ class CalibratorCache:
         """Return the calibrator that the store has; None if it has none."""
         if self.store is None:
             return None
-        name = name_of(key)
-        try:
-            data = self.store.get_bytes(name)
-        except KeyError:
+        found = self.store.find(name_of(key))
+        if found is None:
             return None
-        calibrator = self.restore(data)
-        digest = self._stored_digest(key)
-        self._base[key] = Written(digest, len(data))
+        calibrator = self.restore(found.data)
+        digest = found.written if key in self._log.behind else found.digest
+        self._base[key] = Written(digest, len(found.data))
         return calibrator
 
     def _stored_digest(self, key: Hashable) -> bytes | None:
@@ -185,7 +183,9 @@ class CalibratorCache:
             return
         evicted, (least_used, _) = next(iter(self.live.items()))
         if self.store is None or self._is_ahead(evicted):
-            self.compressed[evicted] = zlib.compress(least_used.to_bytes(), _LEVEL)
+            # In a run it is soon written.
+            level = 0 if self._log.is_on else _LEVEL
+            self.compressed[evicted] = zlib.compress(least_used.to_bytes(), level)
             self._unsaved.add(evicted)
         else:
             self._base.pop(evicted, None)
@@ -200,6 +200,12 @@ class CalibratorCache:
         if key not in self.live:
             self.make_live(key, Live.of(calibrator))
         self._unsaved.add(key)
+
+    def reading(self, groups: Groups) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager inside which states of keys are read in one transaction."""
+        if self.store is None or groups.keys() <= self.live.keys():
+            return contextlib.nullcontext()
+        return self.store.one_moment()
 
     def begin_batch(self, groups: Groups) -> None:
         """Prepare for the samples of a batch by key."""

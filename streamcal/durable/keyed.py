@@ -343,7 +343,7 @@ class KeyedCalibrator(Locked):
         labelled = not np.isnan(y).any()
         unchanged = set()
         cache = self._cache
-        with self._mutex, no_fork:
+        with self._mutex, no_fork, cache.reading(groups):
             cache.begin_batch(groups)
             for key, at in groups.items():
                 found = cache.find_live(key)

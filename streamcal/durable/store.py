@@ -74,6 +74,24 @@ class Saved(NamedTuple):
     offset: int
 
 
+class Found(NamedTuple):
+    """A state in a store.
+
+    Attributes
+    ----------
+    data : bytes
+        The state, after the samples that journals have for it.
+    digest : bytes
+        See `Store.digest`.
+    written : bytes
+        See `Store.written_digest`.
+    """
+
+    data: bytes
+    digest: bytes
+    written: bytes
+
+
 class Store:
     """A file of states by key, and the offset of the stream that they have learned.
 
@@ -270,6 +288,12 @@ class Store:
             raise StoreError(
                 f"{self.path} was opened to be written: `reading` needs read_only=True"
             )
+        with self.one_moment():
+            yield
+
+    @contextlib.contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Do what `reading` does, also for a writer, which must not save meanwhile."""
         with self._mutex:
             if self._moment is not None:
                 yield
@@ -307,16 +331,21 @@ class Store:
 
     def get_bytes(self, key: str) -> bytes:
         """Return the bytes of a state, checked against their digest; raises as `get` does."""
+        found = self.find(key)
+        if found is None:
+            raise KeyError(key)
+        return found.data
+
+    def find(self, key: str) -> Found | None:
+        """Return the bytes of a state, and its digests; None if there is no such key."""
         with self._reading() as (database, head):
             row = find_row(database, key, "n_saves, data")
-            if row is not None:
-                check_row(head, key, *row)
-                _, n_saves, data = row
-                later = self._learned_after(database, head, key, n_saves)
-                found = state_after(bytes(data), later)
-        if row is None:
-            raise KeyError(key)
-        return found
+            if row is None:
+                return None
+            check_row(head, key, *row)
+            digest, n_saves, data = row
+            later = self._learned_after(database, head, key, n_saves)
+            return Found(state_after(bytes(data), later), digest_after(digest, later), digest)
 
     def digest(self, key: str) -> bytes | None:
         """Return the digest of a key and its state, see `digest_of`; None if there is no such key.

@@ -26,7 +26,7 @@ from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import as_weights
 from streamcal.isotonic.staircase import Interpolation, Outside, Staircase, describe_blocks
 from streamcal.kernels import pav
-from streamcal.kernels.threshold_decomposition import greatest_quantiles
+from streamcal.kernels.isotonic_quantiles import greatest_quantiles
 from streamcal.losses.minimiser import Minimiser, find_minimiser
 
 _FIRST_ROOM = 64

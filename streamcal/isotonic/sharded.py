@@ -99,7 +99,7 @@ def isotonic_fit_sharded(
     n = sum(len(_open_column(shard[0])) for shard in columns)
     if not n:
         raise ValueError("`shards` must hold at least one sample, got none")
-    cuts = _find_cuts(columns, n, size_of(pool) if n_ranges is None else n_ranges)
+    cuts = _find_cuts(columns, size_of(pool) if n_ranges is None else n_ranges)
     tasks = [
         ([_select_rows(shard, low, high) for shard in columns], low, high, mean_loss)
         for low, high in pairwise([-np.inf, *cuts, np.inf])
@@ -136,7 +136,7 @@ def _open_column(column: Any) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _find_cuts(columns: list[list[Any]], n: int, n_ranges: int) -> NDArray[np.float64]:
+def _find_cuts(columns: list[list[Any]], n_ranges: int) -> NDArray[np.float64]:
     """Return scores that cut all samples into about equally full ranges, ascending."""
     sampled = []
     for at, shard in enumerate(columns):

@@ -26,11 +26,13 @@ negatives. Bad input is refused before anything changes.
 """
 
 from libc.math cimport INFINITY
+from libc.stdint cimport int64_t
 
-from streamcal.kernels.confusion cimport SEC, formula_of, utility
+from streamcal.kernels.confusion cimport SEC, Formula, formula_of, utility
+from streamcal.kernels.remainders cimport Remainders
+from streamcal.kernels.samples cimport can_be_learned, check_lengths
 from streamcal.kernels.score_index cimport (
-    LEFT, RIGHT, SLOTS, Node, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    is_chunk,
+    LEFT, RIGHT, SLOTS, Chunk, Node, Place, Sample, ScoreIndex, Slot, is_chunk, summary_of,
 )
 
 from streamcal.kernels.exclusive import no_collection, no_fork
@@ -47,6 +49,10 @@ cdef enum:
     DEEPEST = 256
 
 
+cdef struct Sums:
+    double positive, negative
+
+
 cdef struct Open:
     Node *node
     Sums left  # what is to the left of the subtree: labelled 0 by every threshold in it
@@ -56,7 +62,7 @@ cdef struct Open:
 
 cdef inline Sums *sums_of(Node *node) noexcept nogil:
     """Return the sums of what is below a node, or of a chunk."""
-    return <Sums *> (<Chunk *> node + 1) if is_chunk(node) else <Sums *> (node + 1)
+    return <Sums *> summary_of(node)
 
 
 cdef class ConfusionIndex(ScoreIndex):
@@ -71,6 +77,13 @@ cdef class ConfusionIndex(ScoreIndex):
     rate : float
         The factor from the weight of a sample to that of the next one.
     """
+
+    cdef readonly object spec
+    cdef Formula formula
+    cdef Remainders remainders  # of a window's sums
+    cdef int64_t n_changes
+    cdef bint known  # whether the two that follow are up to date
+    cdef double threshold, utility
 
     def __cinit__(self):
         self.largest_growth = LARGEST_GROWTH
@@ -91,11 +104,6 @@ cdef class ConfusionIndex(ScoreIndex):
             return n + self.remainders.bytes_taken()
 
     # For Python -----------------------------------------------------------------------------------
-
-    def learn(self, double score, double y, double w):
-        """Learn a sample; return False, and change nothing, if it is refused."""
-        with self.lock:
-            return self.learn_sample(score, y, w)
 
     def learn_many(
         self, const double[::1] scores, const double[::1] y, const double[::1] w

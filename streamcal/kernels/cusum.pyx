@@ -31,6 +31,9 @@ of one below. A ring buffer holds the margins, rank and weight of the last ``win
 isotonic regression for each boundary learns from it how often a margin was followed by a rank
 above. The regressions learn the new samples in the ring when probabilities are requested.
 
+`streamcal.kernels.boundary_weights` has the memory of rows and what a new label makes of them,
+`streamcal.kernels.rank_probabilities` the probabilities of ranks.
+
 *Samples* are dicts. The row of a feature is looked up, unless the previous dict had the same
 feature in the same position.
 """
@@ -38,7 +41,7 @@ feature in the same position.
 cimport cython
 from libc.math cimport INFINITY, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 import copy
@@ -46,11 +49,18 @@ from bisect import bisect_left
 
 import numpy as np
 
+from streamcal.kernels.boundary_weights cimport (
+    Layout, extend, free_layout, rescale, split, split_margins,
+)
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.isotonic cimport IsotonicRegression
-from streamcal.kernels.score_index cimport can_be_learned
+from streamcal.kernels.memory cimport resize, zeros
+from streamcal.kernels.rank_probabilities cimport row_probabilities
+from streamcal.kernels.samples cimport can_be_learned
 
 from streamcal.kernels.exclusive import no_fork
+from streamcal.kernels.expert import restored
+from streamcal.kernels.rank_probabilities import class_probabilities
 
 # The ranges that ``scale`` and ``count`` are kept in.
 LEAST_SCALE, MOST_COUNT = 2.0**-10, 2.0**50
@@ -81,29 +91,6 @@ cdef struct Settings:
     double delta  # the margin that a passive-aggressive step attains
     double C  # its aggressiveness
     double largest  # of a value of a feature
-
-
-cdef struct Layout:  # memory whose size depends on the number of labels
-    Py_ssize_t n_labels
-    Py_ssize_t bounds  # n_labels − 1, or 0
-    Py_ssize_t parts  # 2 with averaging: weights and their lag
-    Py_ssize_t width  # weights of a row
-    Py_ssize_t stride  # parts · width
-    double *costs  # the task loss, a row for each true rank
-    double *bias  # parts · bounds
-    double *rows  # stride each
-    double *recent  # the ring; each bounds margins, rank and weight
-    double *products  # scratch: parts · bounds
-    double *scores  # scratch: n_labels, and so the others
-    double *margins
-    Py_ssize_t *sizes
-
-
-def restored(settings, labels, task, window, empty, state):
-    """Return the object that was pickled."""
-    cusum = CuSum(settings, labels, task, window, empty)
-    cusum.restore(*state)
-    return cusum
 
 
 @cython.final
@@ -725,22 +712,23 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t n = len(labels), bounds = max(n - 1, 0), answer, truth
         # Whatever may raise comes before the first allocation.
         cdef const double[:, ::1] table = self.task.table(n) if n > 1 else np.zeros((n, n))
+        memset(new, 0, sizeof(Layout))
         new.n_labels, new.bounds = n, bounds
         new.parts = 2 if self.settings.averaged else 1
         new.width = 1 if self.settings.shared else bounds
         new.stride = new.parts * new.width
-        new.costs = zeros(n * n)
-        new.bias, new.rows = zeros(new.parts * bounds), zeros(self.room * new.stride)
-        new.recent, new.products = zeros(self.ring_room * (bounds + 2)), zeros(new.parts * bounds)
-        new.scores, new.margins = zeros(n), zeros(n)
-        new.sizes = <Py_ssize_t *> calloc(n + 1, sizeof(Py_ssize_t))
-        if (
-            new.costs == NULL or new.bias == NULL or new.rows == NULL or new.recent == NULL
-            or new.products == NULL or new.scores == NULL or new.margins == NULL
-            or new.sizes == NULL
-        ):
+        try:
+            new.costs = <double *> zeros(n * n, sizeof(double))
+            new.bias = <double *> zeros(new.parts * bounds, sizeof(double))
+            new.rows = <double *> zeros(self.room * new.stride, sizeof(double))
+            new.recent = <double *> zeros(self.ring_room * (bounds + 2), sizeof(double))
+            new.products = <double *> zeros(new.parts * bounds, sizeof(double))
+            new.scores = <double *> zeros(n, sizeof(double))
+            new.margins = <double *> zeros(n, sizeof(double))
+            new.sizes = <Py_ssize_t *> zeros(n + 1, sizeof(Py_ssize_t))
+        except MemoryError:
             free_layout(new)
-            raise MemoryError
+            raise
         for truth in range(n):
             for answer in range(n):
                 new.costs[n * truth + answer] = table[answer, truth]
@@ -751,7 +739,7 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t needed = self.n_rows + n
         if needed > self.room:
             needed += needed // 2
-            self.own.rows = extended(self.own.rows, self.own.stride, self.room, needed)
+            extend(&self.own.rows, self.own.stride, self.room, needed)
             self.room = needed
         return 0
 
@@ -760,26 +748,17 @@ cdef class CuSum(Exclusive):
         cdef Py_ssize_t needed = min(self.n_recent + n, self.window)
         if needed > self.ring_room:  # the ring has not wrapped around yet
             needed = min(max(needed, 2 * self.ring_room, FIRST_RING), self.window)
-            self.own.recent = extended(
-                self.own.recent, self.own.bounds + 2, self.ring_room, needed
-            )
+            extend(&self.own.recent, self.own.bounds + 2, self.ring_room, needed)
             self.ring_room = needed
         return 0
 
     cdef int make_sample_room(self, Py_ssize_t n) except -1:
         """Allocate room for a sample of this many features."""
-        cdef double *values = <double *> realloc(self.values, n * sizeof(double))
-        cdef Py_ssize_t *places
         cdef Py_ssize_t i
-        if values == NULL:
-            raise MemoryError
-        self.values = values
-        places = <Py_ssize_t *> realloc(self.places, n * sizeof(Py_ssize_t))
-        if places == NULL:
-            raise MemoryError
-        self.places = places
+        resize(<void **> &self.values, n, sizeof(double))
+        resize(<void **> &self.places, n, sizeof(Py_ssize_t))
         for i in range(self.sample_room, n):
-            places[i] = 0
+            self.places[i] = 0
         self.names.extend([None] * (n - self.sample_room))
         self.sample_room = n
         return 0
@@ -895,132 +874,9 @@ cdef class CuSum(Exclusive):
 
     def __reduce__(self):
         state = self.state()
-        settings = self.settings
-        return restored, (settings, state[0], self.task, self.window, self.empty, state)
+        settings = self.settings, state[0], self.task, self.window, self.empty
+        return restored, (CuSum, settings, state)
 
 
 cdef dict ranks_of(list labels):
     return {label: rank for rank, label in enumerate(labels)}
-
-
-cdef double *zeros(Py_ssize_t n) noexcept:
-    return <double *> calloc(max(n, 1), sizeof(double))
-
-
-cdef double *extended(double *old, Py_ssize_t width, Py_ssize_t n, Py_ssize_t room) except NULL:
-    """Return ``n`` rows with room for more, which are zero."""
-    cdef double *new = <double *> realloc(old, max(room * width, 1) * sizeof(double))
-    if new == NULL:
-        raise MemoryError
-    memset(new + n * width, 0, (room - n) * width * sizeof(double))
-    return new
-
-
-cdef void free_layout(Layout *own) noexcept:
-    free(own.costs)
-    free(own.bias)
-    free(own.rows)
-    free(own.recent)
-    free(own.products)
-    free(own.scores)
-    free(own.margins)
-    free(own.sizes)
-    memset(own, 0, sizeof(Layout))
-
-
-cdef void rescale(
-    double *row, Py_ssize_t width, Py_ssize_t parts, double mass, double stored, double lag
-) noexcept nogil:
-    """Subtract ``mass`` times the row from its lag, then multiply both."""
-    cdef Py_ssize_t j
-    for j in range(width):
-        if parts == 2:
-            row[width + j] = lag * row[width + j] - mass * row[j]
-        row[j] *= stored
-
-
-cdef void split(
-    const double *old, Py_ssize_t bounds, double *new, Py_ssize_t n_new, Py_ssize_t rank,
-    bint repeat,
-) noexcept nogil:
-    """Write weights with one more boundary, for a new label of that rank.
-
-    Between two labels both new boundaries take half the weights of the old one, so that the new
-    label's score lies midway; at an end the boundary begins at zero. ``repeat``: biases along a
-    shared direction, where a new threshold begins at its neighbour's.
-    """
-    cdef Py_ssize_t j, at = min(max(rank - 1, 0), max(bounds - 1, 0))
-    if n_new == bounds:  # a row of the shared direction; or there is no boundary yet
-        memcpy(new, old, bounds * sizeof(double))
-    elif bounds == 0:
-        new[0] = 0.0
-    elif repeat or 0 < rank <= bounds:
-        for j in range(n_new):
-            new[j] = old[j if j <= at else j - 1]
-        if not repeat:
-            new[at] *= 0.5
-            new[at + 1] *= 0.5
-    else:
-        memcpy(new if rank else new + 1, old, bounds * sizeof(double))
-        new[bounds if rank else 0] = 0.0
-
-
-cdef void split_margins(
-    const double *old, Py_ssize_t bounds, double *new, Py_ssize_t n_new, Py_ssize_t rank
-) noexcept nogil:
-    """Write margins of a past sample with one more boundary, for a new label of that rank."""
-    cdef Py_ssize_t j
-    if n_new == bounds:
-        return
-    if bounds == 0:
-        new[0] = 0.0
-        return
-    for j in range(n_new):
-        if j < rank and j < bounds:
-            new[j] = old[j]
-        elif j > 0:
-            new[j] = old[j - 1]
-    if rank == 0:
-        new[0] = max(old[0], 0.0)
-    elif rank > bounds:
-        new[bounds] = min(old[bounds - 1], 0.0)
-
-
-# Probabilities ------------------------------------------------------------------------------------
-
-
-def class_probabilities(double[:, ::1] above, double n_samples, double[:, ::1] out):
-    """Turn the probabilities of "rank k or more" into those of each rank, row by row.
-
-    ``above`` has a column for each boundary, and is overwritten. Rows that do not fall are made to
-    fall, by the nearest such sequence in squares: neighbours that rise are pooled. Then one sample,
-    spread evenly over the ranks, is added to the ``n_samples`` behind the probabilities, which
-    keeps them above 0.
-    """
-    cdef Py_ssize_t i
-    cdef Py_ssize_t[::1] sizes = np.empty(above.shape[1], np.intp)
-    with nogil:
-        for i in range(above.shape[0]):
-            row_probabilities(&above[i, 0], above.shape[1], n_samples, &out[i, 0], &sizes[0])
-
-
-cdef void row_probabilities(
-    double *above, Py_ssize_t bounds, double n_samples, double *out, Py_ssize_t *sizes
-) noexcept nogil:
-    """Do for one row what `class_probabilities` does."""
-    cdef Py_ssize_t j, b, i, size, top = 0, at = 0
-    cdef double mean, previous = 1.0, share = 1.0 / (bounds + 1)
-    for j in range(bounds):  # pooled stretches so far; their means lie at the front of the row
-        mean, size = above[j], 1
-        while top > 0 and above[top - 1] <= mean:
-            top -= 1
-            mean = (mean * size + above[top] * sizes[top]) / (size + sizes[top])
-            size += sizes[top]
-        above[top], sizes[top] = mean, size
-        top += 1
-    for b in range(top):
-        for i in range(sizes[b]):
-            out[at] = ((previous - above[b]) * n_samples + share) / (n_samples + 1.0)
-            previous = above[b]
-            at += 1
-    out[at] = (previous * n_samples + share) / (n_samples + 1.0)

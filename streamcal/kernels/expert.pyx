@@ -5,6 +5,7 @@ This class has the lock and the loops over many samples. Any thread may call its
 """
 
 from streamcal.kernels.exclusive cimport Shared
+from streamcal.kernels.samples cimport check_lengths, is_sample
 
 import numpy as np
 
@@ -56,8 +57,7 @@ cdef class Expert(Shared):
         """Predict, then learn each sample; return the predictions."""
         cdef Py_ssize_t i
         cdef double score, label, weight
-        if not scores.shape[0] == y.shape[0] == w.shape[0]:
-            raise ValueError("scores, labels and weights must have the same length")
+        check_lengths(scores, y, w)
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
         with no_fork, nogil, self.lock:

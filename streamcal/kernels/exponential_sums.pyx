@@ -18,10 +18,12 @@ negligible, and where another one becomes too small for a float, nothing is comp
 """
 
 from libc.math cimport INFINITY, exp, pow
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
 cimport streamcal.kernels.any_width
 from streamcal.kernels.confusion cimport Formula, formula_of
+from streamcal.kernels.memory cimport allocated
+from streamcal.kernels.sums cimport dot
 
 import numpy as np
 
@@ -152,9 +154,7 @@ cdef struct Sweep:
 
 cdef double *set_buffers(Sweep *sweep, Py_ssize_t m) except NULL:
     """Set the buffers of a sweep; return the memory to be freed."""
-    cdef double *memory = <double *> malloc(ROWS * m * sizeof(double))
-    if memory == NULL:
-        raise MemoryError
+    cdef double *memory = <double *> allocated(ROWS * m, sizeof(double))
     sweep.m = m
     sweep.part, sweep.chosen, sweep.rest = memory, memory + m, memory + 2 * m
     sweep.tp, sweep.fp = memory + 3 * m, memory + 4 * m
@@ -331,25 +331,14 @@ cdef void add_chosen(Sweep *sweep, const Formula *formula, double eta, bint alik
 
 
 cdef double ratio(const Sweep *sweep, bint scores_rest) noexcept nogil:
-    """Return E[X/D] of the labels chosen so far, as four independent sums."""
-    cdef const double *a = sweep.part
-    cdef const double *b = sweep.chosen
-    cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0
-    cdef Py_ssize_t q = 0, m = sweep.m
-    if scores_rest:
-        for q in range(m):
-            s0 += a[q] * (b[q] + sweep.rest[q])
-        return s0
-    while q + 3 < m:
-        s0 += a[q] * b[q]
-        s1 += a[q + 1] * b[q + 1]
-        s2 += a[q + 2] * b[q + 2]
-        s3 += a[q + 3] * b[q + 3]
-        q += 4
-    while q < m:
-        s0 += a[q] * b[q]
-        q += 1
-    return (s0 + s1) + (s2 + s3)
+    """Return E[X/D] of the labels chosen so far."""
+    cdef double total = 0.0
+    cdef Py_ssize_t q
+    if not scores_rest:
+        return dot(sweep.part, sweep.chosen, sweep.m)
+    for q in range(sweep.m):
+        total += sweep.part[q] * (sweep.chosen[q] + sweep.rest[q])
+    return total
 
 
 # Moments of a share -------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ cdef class Hedge(Exclusive):
         double[:, ::1] answers,
     )
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
-    cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil
+    cdef double answer_of_row(self, Py_ssize_t k, const double *answers) noexcept nogil
     cdef void weigh(
         self,
         double *answers,
@@ -64,4 +64,4 @@ cdef class Hedge(Exclusive):
     ) noexcept nogil
     cdef double prior_of_current(self) noexcept nogil
     cdef void mix(self) noexcept nogil
-    cdef double clipped(self, double answer) noexcept nogil
+    cdef double mixture(self, const double *answers) noexcept nogil

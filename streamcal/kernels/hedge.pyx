@@ -38,7 +38,9 @@ or a signal handler does in that time, the call raises an error, because it woul
 from libc.math cimport INFINITY, exp, log, sqrt
 
 from streamcal.kernels.exclusive cimport Exclusive
-from streamcal.kernels.expert cimport Expert, is_sample
+from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.logistic cimport clipped
+from streamcal.kernels.samples cimport is_sample
 from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 import numpy as np
@@ -129,7 +131,7 @@ cdef class Hedge(Exclusive):
             if n_mixtures:
                 for k in range(self.shares.shape[0]):
                     # There are fewer if they were served before a label was late.
-                    self.mixtures[k] = self.clipped(served[n + k % n_mixtures])
+                    self.mixtures[k] = clipped(served[n + k % n_mixtures], self.clip)
                 served_by_rows = &self.mixtures[0]
             try:
                 error = self.teach(n, score, y, w)
@@ -146,14 +148,12 @@ cdef class Hedge(Exclusive):
     def predict_learn(self, double score, double y, double w):
         """Predict, then learn a sample whose label is immediate: `predict`, then `learn`."""
         cdef Py_ssize_t i, n = self.answers.shape[0]
-        cdef double mean = 0.0
+        cdef double mean
         self.acquire()
         try:
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score)
-                mean += self.mixed[i] * self.clipped(self.answers[i])
-            if self.n_samples == 0:
-                mean = score
+            mean = self.mixture(&self.answers[0]) if self.n_samples else score
             error = self.teach(n, score, y, w)
             self.weigh(&self.answers[0], NULL, NULL, y, w, 0.0)
         finally:
@@ -257,7 +257,6 @@ cdef class Hedge(Exclusive):
         None: labels wait that must be learned first.
         """
         cdef Py_ssize_t i
-        cdef double mean = 0.0
         self.acquire()
         try:
             if self.held:
@@ -265,10 +264,10 @@ cdef class Hedge(Exclusive):
             if self.n_samples == 0:
                 return score
             for i in range(self.answers.shape[0]):
-                mean += self.mixed[i] * self.clipped(self.answer_of(i, score))
+                self.answers[i] = self.answer_of(i, score)
+            return self.mixture(&self.answers[0])
         finally:
             self.release()
-        return mean
 
     def serve(self, double score):
         """Return the mixture's prediction, the samples learned, and all other predictions.
@@ -276,7 +275,6 @@ cdef class Hedge(Exclusive):
         The latter are those of the experts, then those of the rows. None: see `predict`.
         """
         cdef Py_ssize_t i, k
-        cdef double mean = 0.0
         self.acquire()
         try:
             if self.held:
@@ -284,9 +282,9 @@ cdef class Hedge(Exclusive):
             answers = [self.answer_of(i, score) for i in range(self.answers.shape[0])]
             for i in range(self.answers.shape[0]):
                 self.answers[i] = answers[i]
-                mean += self.mixed[i] * self.clipped(answers[i])
             answers += [self.answer_of_row(k, &self.answers[0]) for k in range(len(self.shares))]
-            return (mean if self.n_samples else score), self.n_samples, tuple(answers)
+            mean = self.mixture(&self.answers[0]) if self.n_samples else score
+            return mean, self.n_samples, tuple(answers)
         finally:
             self.release()
 
@@ -357,9 +355,7 @@ cdef class Hedge(Exclusive):
                 columns[:n, i] = column if is_good else checked(column, out[:n])
         with nogil:
             for t in range(n):
-                mixed_answers[t] = 0.0
-                for i in range(answers.shape[1]):
-                    mixed_answers[t] += self.mixed[i] * self.clipped(answers[t, i])
+                mixed_answers[t] = self.mixture(&answers[t, 0])
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
                     self.weigh(&answers[t, 0], NULL, NULL, label, weight, late[t])
@@ -403,10 +399,15 @@ cdef class Hedge(Exclusive):
 
     # Weights --------------------------------------------------------------------------------------
 
-    cdef inline double clipped(self, double answer) noexcept nogil:
-        return min(max(answer, self.clip), 1.0 - self.clip)
+    cdef inline double mixture(self, const double *answers) noexcept nogil:
+        """Return the mean of the experts' predictions by the served weights."""
+        cdef Py_ssize_t i
+        cdef double mean = 0.0
+        for i in range(self.mixed.shape[0]):
+            mean += self.mixed[i] * clipped(answers[i], self.clip)
+        return mean
 
-    cdef double answer_of_row(self, Py_ssize_t k, double *answers) noexcept nogil:
+    cdef double answer_of_row(self, Py_ssize_t k, const double *answers) noexcept nogil:
         """Return the mean of the experts' predictions by the weights of a row."""
         cdef Py_ssize_t i
         cdef double p = 0.0, total = 0.0, v
@@ -414,13 +415,13 @@ cdef class Hedge(Exclusive):
             for i in range(self.prior.shape[0]):
                 v = exp(self.weights[k, i])
                 total += v
-                p += v * self.clipped(answers[i])
+                p += v * clipped(answers[i], self.clip)
             p /= total
         else:
             for i in range(self.prior.shape[0]):
-                p += self.weights[k, i] * self.clipped(answers[i])
+                p += self.weights[k, i] * clipped(answers[i], self.clip)
         # Rounding may make a mean of equal numbers a little more than 1 − clip.
-        return self.clipped(p)
+        return clipped(p, self.clip)
 
     cdef void weigh(
         self,
@@ -442,9 +443,9 @@ cdef class Hedge(Exclusive):
             p = self.answer_of_row(k, answers) if mixtures == NULL else mixtures[k]
             self.gains[k] = log_likelihood(p, y)
         for i in range(self.prior.shape[0]):
-            answers[i] = log_likelihood(self.clipped(answers[i]), y)
+            answers[i] = log_likelihood(clipped(answers[i], self.clip), y)
             if current != NULL:
-                current[i] = log_likelihood(self.clipped(current[i]), y)
+                current[i] = log_likelihood(clipped(current[i], self.clip), y)
         self.n_labels += 1
         self.update(answers, answers if current == NULL else current, w, delay)
 
@@ -465,7 +466,7 @@ cdef class Hedge(Exclusive):
         for i in range(self.prior.shape[0]):
             self.answers[i] = 0.0
             for t in range(n):
-                self.answers[i] += log_likelihood(self.clipped(served[t, i]), y[t]) / n
+                self.answers[i] += log_likelihood(clipped(served[t, i], self.clip), y[t]) / n
         self.n_labels += n
         self.update(&self.answers[0], &self.answers[0], w, delay)
 

@@ -17,10 +17,11 @@ grow, and all weights are divided by the growth before it becomes too large.
 """
 
 cimport cython
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
 from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.memory cimport resize
 
 import numpy as np
 
@@ -144,12 +145,9 @@ cdef class Histogram(Expert):
 
     cdef int make_room(self, Py_ssize_t room) except -1 nogil:
         """Allocate room for this many cells, and for one more until two are merged."""
-        cdef Cell *cells
         if room > self.room:
-            cells = <Cell *> realloc(self.cells, (room + 1) * sizeof(Cell))
-            if cells == NULL:
-                raise MemoryError
-            self.cells, self.room = cells, room
+            resize(<void **> &self.cells, room + 1, sizeof(Cell))
+            self.room = room
         return 0
 
     cdef Py_ssize_t n_up_to(self, double score) noexcept nogil:

@@ -57,9 +57,10 @@ other point gives a lower bound. So one of these four tests decides, for e or fo
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.memory cimport resize
 from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.score_index cimport (
     CLEAN,
@@ -76,6 +77,7 @@ from streamcal.kernels.score_index cimport (
     find_slot,
     is_chunk,
 )
+from streamcal.kernels.sums cimport rises
 
 cdef enum:
     EDGE_STEP = 4  # edges that a chunk's room grows by
@@ -115,6 +117,7 @@ cdef class Hull(ScoreIndex):
         cdef ChunkHull *hull = hull_of(chunk)
         cdef Stack stack
         cdef const Edge *edge
+        cdef const Edge *last
         cdef int start = 0, stop = chunk.size, n_made
         # Edges that are still valid, except for that of the score.
         cdef int n_old = 0 if score == -INFINITY else hull.n
@@ -131,8 +134,10 @@ cdef class Hull(ScoreIndex):
         # and after it meet.
         while tail < n_old:
             edge = &hull.edges[tail]
-            if stack.n_made > 0 and rises(top(&stack), edge.weight, edge.sum):
-                break
+            if stack.n_made > 0:
+                last = top(&stack)
+                if rises(last.weight, last.sum, edge.weight, edge.sum):
+                    break
             push(&stack, edge.first, edge.last, edge.weight, edge.sum)
             tail += 1
         n_made = stack.kept + stack.n_made
@@ -146,13 +151,10 @@ cdef class Hull(ScoreIndex):
     cdef int set_edges(self, ChunkHull *hull, int n) except -1 nogil:
         """Give a chunk room for ``n`` edges, or somewhat more; its edges must fit."""
         cdef int room = (n + n // 8 + EDGE_STEP - 1) // EDGE_STEP * EDGE_STEP
-        cdef Edge *edges
         if n <= hull.room <= room + EDGE_STEP or room == 0:
             return 0
-        edges = <Edge *> realloc(hull.edges, room * sizeof(Edge))
-        if edges == NULL:
-            raise MemoryError
-        hull.edges, hull.room = edges, room
+        resize(<void **> &hull.edges, room, sizeof(Edge))
+        hull.room = room
         return 0
 
     cdef void fold_node(self, Node *node) noexcept nogil:
@@ -245,11 +247,6 @@ cdef struct Stack:  # edges in the making: those that stay in front of a score, 
     int n_made
 
 
-cdef inline bint rises(const Edge *edge, double w, double s) noexcept nogil:
-    """Return whether the slope rises from an edge to the next, (w, s): they are not pooled."""
-    return s * edge.weight > edge.sum * w
-
-
 cdef inline const Edge *top(const Stack *stack) noexcept nogil:
     """Return the last edge of a stack, which is not empty."""
     if stack.n_made > 0:
@@ -273,7 +270,7 @@ cdef inline void push(
     cdef Edge *edge
     while stack.n_made > 0 or stack.kept > 0:
         before = top(stack)
-        if rises(before, w, s):
+        if rises(before.weight, before.sum, w, s):
             break
         first = before.first
         w += before.weight

@@ -25,13 +25,14 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
-from streamcal.kernels.expert cimport Expert, is_sample
+from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
     ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
+from streamcal.kernels.samples cimport can_be_learned, check_lengths, is_sample
 from streamcal.kernels.score_index cimport (
-    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths,
-    check_slots_and_tree, check_window, find_slot, lost_digits, tolerance,
+    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
+    find_slot, lost_digits, tolerance,
 )
 from streamcal.kernels.state_bytes cimport require
 

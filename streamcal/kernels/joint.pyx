@@ -22,9 +22,11 @@ The slope takes a step of its own.
 """
 
 cimport cython
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport log
 
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.logistic cimport normalise, softmax
+from streamcal.kernels.sums cimport dot
 
 import numpy as np
 
@@ -61,6 +63,17 @@ cdef class Matrix:
         The most labels that have weights.
     """
 
+    cdef readonly Py_ssize_t n_labels
+    cdef Py_ssize_t base  # the row of logs that the slope multiplies
+    cdef Py_ssize_t n_rows  # of logs that are features
+    cdef Py_ssize_t most  # labels that have weights
+    cdef double gamma, prior, limit, fade, slope, slope_curvature
+    cdef double[:, ::1] weights  # a row for each feature, a column for each label
+    cdef double[::1] inverse  # of the curvature: its lower triangle, row by row
+    cdef Py_ssize_t next_restored  # the direction whose prior curvature is restored next
+    cdef double[::1] features, direction, column
+    cdef double[::1] sums  # of weighted features, for each label
+
     def __cinit__(self, base, n_rows, gamma, prior, limit, fade, most):
         self.base, self.n_rows, self.most = base, n_rows, most
         self.gamma, self.prior, self.limit, self.fade = gamma, prior, limit, fade
@@ -94,7 +107,6 @@ cdef class Matrix:
         ``logs`` has a column for each place.
         """
         cdef Py_ssize_t n = places.shape[0], d = self.features.shape[0], i, k
-        cdef double top = -INFINITY, total = 0.0
         self.features[:] = 0.0
         self.features[0] = 1.0
         for k in range(n):
@@ -108,12 +120,7 @@ cdef class Matrix:
             out[k] = self.slope * logs[self.base, k]
             if places[k] < self.n_labels:
                 out[k] += self.sums[places[k]]
-            top = max(top, out[k])
-        for k in range(n):
-            out[k] = exp(out[k] - top)
-            total += out[k]
-        for k in range(n):
-            out[k] /= total
+        softmax(out, n)
 
     cdef void learn(
         self, const double[:, ::1] logs, const Py_ssize_t[::1] places, double *errors, double w
@@ -197,22 +204,6 @@ cdef class Matrix:
         return restored, (Matrix, self.settings(), self.state())
 
 
-cdef inline double dot(const double *a, const double *b, Py_ssize_t n) noexcept nogil:
-    """Return the sum of products, in four parts that a processor can add at the same time."""
-    cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0
-    cdef Py_ssize_t i = 0
-    while i + 4 <= n:
-        s0 += a[i] * b[i]
-        s1 += a[i + 1] * b[i + 1]
-        s2 += a[i + 2] * b[i + 2]
-        s3 += a[i + 3] * b[i + 3]
-        i += 4
-    while i < n:
-        s0 += a[i] * b[i]
-        i += 1
-    return (s0 + s1) + (s2 + s3)
-
-
 cdef inline void add(double *sums, const double *row, double x, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t j
     for j in range(n):
@@ -266,6 +257,13 @@ cdef class JointMaps:
     ``places`` are the labels' places in the matrices.
     """
 
+    cdef readonly object temperature
+    cdef readonly tuple matrices
+    cdef double clip
+    cdef double[:, ::1] vectors  # of the last sample: probabilities of model and one-vs-rest
+    cdef double[:, ::1] logs  # the logs of these, less their means
+    cdef double[:, ::1] answers  # of each map
+
     def __cinit__(self, temperature, matrices, clip):
         self.temperature, self.matrices, self.clip = temperature, matrices, clip
         self.allocate(0)
@@ -280,17 +278,16 @@ cdef class JointMaps:
         """Compute logs and answers for a sample."""
         cdef const double[::1] given
         cdef Py_ssize_t n = places.shape[0], i, k
-        cdef double total, mean
+        cdef double mean
         if self.answers.shape[1] != n:
             self.allocate(n)
         for i in range(2):
             given = one_vs_rest if i else raw
-            total = mean = 0.0
+            mean = 0.0
             for k in range(n):
                 self.vectors[i, k] = min(max(given[k], self.clip), 1.0)
-                total += self.vectors[i, k]
+            normalise(&self.vectors[i, 0], n)
             for k in range(n):
-                self.vectors[i, k] /= total
                 self.logs[i, k] = log(self.vectors[i, k])
                 mean += self.logs[i, k] / n
             for k in range(n):
@@ -306,17 +303,13 @@ cdef class JointMaps:
     def predict(self, Hedge hedge, raw, one_vs_rest, places):
         """Return the mixture of all maps, clipped from below, by the weights of a hedge."""
         cdef Py_ssize_t i, k
-        cdef double total = 0.0
         self.compute_answers(raw, one_vs_rest, places)
         mixture = np.zeros(self.answers.shape[1])
         cdef double[::1] out = mixture
         for i in range(self.answers.shape[0]):
             for k in range(out.shape[0]):
                 out[k] += hedge.mixed[i] * max(self.answers[i, k], self.clip)
-        for k in range(out.shape[0]):
-            total += out[k]
-        for k in range(out.shape[0]):
-            out[k] /= total
+        normalise(&out[0], out.shape[0])
         return mixture
 
     def serve(self, Hedge hedge, raw, one_vs_rest, places):

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from streamcal.kernels.score_index cimport Chunk, Sample, ScoreIndex, Slot
+from streamcal.kernels.score_index cimport Chunk, Node, Sample, ScoreIndex, Slot, summary_of
 
 
 cdef class LabelIndex(ScoreIndex):
@@ -36,3 +36,8 @@ cdef class LabelIndex(ScoreIndex):
     cdef double risk_of(
         self, const double *thresholds, double *weight, bint *integers
     ) noexcept nogil
+
+
+cdef inline double *numbers_of(Node *node) noexcept nogil:
+    """Return the summary behind a node or a chunk, where it consists of floats."""
+    return <double *> summary_of(node)

@@ -22,12 +22,13 @@ memory runs out. Bad input is refused before anything changes.
 
 from libc.math cimport INFINITY, NAN, floor
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from streamcal.kernels.memory cimport allocated, resize
+from streamcal.kernels.samples cimport can_be_learned, check_lengths
 from streamcal.kernels.score_index cimport (
-    Chunk, Place, Sample, ScoreIndex, Slot, can_be_learned, check_lengths, find_slot,
-    has_vanished, lost_digits, tolerance,
+    Chunk, Place, Sample, ScoreIndex, Slot, find_slot, has_vanished, lost_digits, tolerance,
 )
 
 import numpy as np
@@ -63,10 +64,8 @@ cdef class LabelIndex(ScoreIndex):
         cdef Py_ssize_t n = costs.shape[0]
         self.n_labels = <int> n
         self.window, self.rate = window, rate
-        self.costs = <double *> malloc(n * n * sizeof(double))
-        self.losses = <double *> malloc(n * n * sizeof(double))
-        if self.costs == NULL or self.losses == NULL:
-            raise MemoryError
+        self.costs = <double *> allocated(n * n, sizeof(double))
+        self.losses = <double *> allocated(n * n, sizeof(double))
         memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
 
     def __dealloc__(self):
@@ -122,11 +121,6 @@ cdef class LabelIndex(ScoreIndex):
         return 0
 
     # For Python -----------------------------------------------------------------------------------
-
-    def learn(self, double score, double label, double w):
-        """Learn a sample; return False, and change nothing, if it is refused."""
-        with self.lock:
-            return self.learn_sample(score, label, w)
 
     def unlearn(self, double score, double label, double w):
         """Remove a sample; return False if it cannot have been learned."""
@@ -202,24 +196,14 @@ cdef class LabelIndex(ScoreIndex):
         """Make sure that there is an unused mixture."""
         cdef int64_t n = self.n_mixtures, i
         cdef int64_t more = max(2, n // 2)
-        cdef double *mixtures
-        cdef int64_t *idle
         if self.n_idle > 0:
             return 0
-        mixtures = <double *> realloc(
-            self.mixtures, (n + more) * 2 * self.n_labels * sizeof(double)
-        )
-        if mixtures == NULL:
-            raise MemoryError
-        self.mixtures = mixtures
-        idle = <int64_t *> realloc(self.idle, (n + more) * sizeof(int64_t))
-        if idle == NULL:
-            raise MemoryError
-        self.idle = idle
+        resize(<void **> &self.mixtures, n + more, 2 * self.n_labels * sizeof(double))
+        resize(<void **> &self.idle, n + more, sizeof(int64_t))
         self.n_mixtures = n + more
         self.n_idle = more
         for i in range(more):
-            idle[i] = n + more - 1 - i
+            self.idle[i] = n + more - 1 - i
         return 0
 
     cdef double *mix(self, Slot *slot) noexcept nogil:

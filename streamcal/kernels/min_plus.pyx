@@ -19,16 +19,11 @@ separates those in the left half from those in the right.
 from libc.math cimport INFINITY
 from libc.string cimport memcpy, memset
 
-from streamcal.kernels.label_index cimport LabelIndex
+from streamcal.kernels.label_index cimport LabelIndex, numbers_of
 from streamcal.kernels.score_index cimport LEFT, RIGHT, SLOTS, Chunk, Node, is_chunk
 
 cpdef enum:
     MOST_LABELS = 8  # a mask of them fits a byte
-
-
-cdef inline double *table_of(Node *node) noexcept nogil:
-    """Return T[a, b] for all a <= b, row by row."""
-    return <double *> (<Chunk *> node + 1) if is_chunk(node) else <double *> (node + 1)
 
 
 cdef inline int at(int n_labels, int a, int b) noexcept nogil:
@@ -54,7 +49,7 @@ cdef class MinPlus(LabelIndex):
 
     cdef void summarise(self, Chunk *chunk) noexcept nogil:
         cdef int n = self.n_labels, i, j, a, b
-        cdef double *table = table_of(&chunk.node)
+        cdef double *table = numbers_of(&chunk.node)
         cdef double least, w
         cdef const double *row
         memset(table, 0, n * (n + 1) // 2 * sizeof(double))
@@ -70,9 +65,9 @@ cdef class MinPlus(LabelIndex):
 
     cdef void fold_node(self, Node *node) noexcept nogil:
         cdef int n = self.n_labels, a, b, c
-        cdef const double *left = table_of(node.child[LEFT])
-        cdef const double *right = table_of(node.child[RIGHT])
-        cdef double *table = table_of(node)
+        cdef const double *left = numbers_of(node.child[LEFT])
+        cdef const double *right = numbers_of(node.child[RIGHT])
+        cdef double *table = numbers_of(node)
         cdef double least
         for a in range(n):
             for b in range(a, n):
@@ -100,7 +95,7 @@ cdef class MinPlus(LabelIndex):
         if is_chunk(node):
             self.trace_chunk(<Chunk *> node, a, b, ends)
             return
-        left, right = table_of(node.child[LEFT]), table_of(node.child[RIGHT])
+        left, right = numbers_of(node.child[LEFT]), numbers_of(node.child[RIGHT])
         for c in range(a, b + 1):
             total = left[at(self.n_labels, a, c)] + right[at(self.n_labels, c, b)]
             if total <= least:

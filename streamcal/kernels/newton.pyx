@@ -17,12 +17,20 @@ samples lose their influence. Then θ is clipped to its range. Gradients are tho
 cimport cython
 from libc.math cimport INFINITY, exp, fabs, floor, isfinite, log, log1p, sqrt
 
-from streamcal.kernels.sigmoid cimport open_sigmoid
+from streamcal.kernels.exclusive cimport Shared
+from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.logistic cimport clipped, open_sigmoid, softmax
 from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
 from streamcal.kernels.expert import restored
+
+
+cdef struct Newton:
+    double theta[3]
+    double curvature[3][3]
+    double n_samples, gamma, prior, fade
 
 
 cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
@@ -116,6 +124,9 @@ cdef int check_numbers(int d, const double[::1] numbers) except -1:
 cdef class Beta(Expert):
     """A map of a probability with three parameters; a and b are not negative."""
 
+    cdef Newton newton
+    cdef double limit, clip
+
     def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)
         self.newton.theta[2] = 0.0
@@ -157,7 +168,7 @@ cdef class Beta(Expert):
         return restored, (Beta, settings, self.state())
 
     cdef inline void features(self, double p, double *x) noexcept nogil:
-        p = min(max(p, self.clip), 1.0 - self.clip)
+        p = clipped(p, self.clip)
         x[0], x[1], x[2] = log(p), -log1p(-p), 1.0
 
     cdef inline double value(self, const double *x) noexcept nogil:
@@ -194,6 +205,9 @@ cdef class Beta(Expert):
 cdef class Temperature(Shared):
     """Probabilities of all labels, raised to one power θ and divided by their sum."""
 
+    cdef Newton newton
+    cdef double limit, clip
+
     def __cinit__(self, gamma, prior, limit, clip, fade):
         set_up(&self.newton, gamma, prior, fade)
         self.limit, self.clip = limit, clip
@@ -210,17 +224,11 @@ cdef class Temperature(Shared):
 
     def predict(self, const double[::1] raw, double[::1] out):
         """Write the probabilities proportional to raw ** θ."""
-        cdef double top = -INFINITY, total = 0.0
         cdef Py_ssize_t k
         with self.lock:
             for k in range(raw.shape[0]):
                 out[k] = self.newton.theta[0] * self.log_of(raw[k])
-                top = max(top, out[k])
-        for k in range(raw.shape[0]):
-            out[k] = exp(out[k] - top)
-            total += out[k]
-        for k in range(raw.shape[0]):
-            out[k] /= total
+        softmax(&out[0], raw.shape[0])
 
     def learn(self, const double[::1] raw, Py_ssize_t y, double w):
         """Take one step of θ towards the label at position ``y``."""

@@ -26,11 +26,12 @@ exact, equal means are pooled; where they are not, rounding decides whether equa
 
 cimport cython
 from libc.math cimport INFINITY, fabs, isfinite, isnan, nextafter
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cimport streamcal.kernels.any_width
 from streamcal.kernels.exclusive cimport Shared
+from streamcal.kernels.memory cimport allocated, resize
 
 import numpy as np
 
@@ -436,10 +437,8 @@ cdef class Stack(Shared):
 
     cdef int resize(self, Py_ssize_t room) except -1 nogil:
         """Allocate room for exactly this many blocks."""
-        cdef void *blocks = realloc(self.blocks, max(room, 1) * sizeof(Block))
-        if blocks == NULL:
-            raise MemoryError
-        self.blocks, self.room = <Block *> blocks, max(room, 1)
+        resize(<void **> &self.blocks, room, sizeof(Block))
+        self.room = max(room, 1)
         return 0
 
     cdef void shrink(self, Py_ssize_t room) noexcept nogil:
@@ -467,9 +466,7 @@ cdef class Stack(Shared):
         if order == INCREASING:
             self.push_increasing(&x[0], weights, w is not None, &s[0], n)
         else:
-            runs = <double *> malloc(3 * n * sizeof(double))
-            if runs == NULL:
-                raise MemoryError
+            runs = <double *> allocated(3 * n, sizeof(double))
             n = join_ties(&x[0], weights, w is not None, &s[0], n, runs)
             try:
                 self.push_increasing(runs, runs + len(x), 1, runs + 2 * len(x), n)

@@ -6,11 +6,13 @@ of the parameters, it ends at the nearest point of the disc in the metric of the
 Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport INFINITY, hypot, log
-from libc.stdlib cimport calloc, free
+from libc.math cimport INFINITY, hypot
+from libc.stdlib cimport free
 
+from streamcal.kernels.expert cimport Expert
+from streamcal.kernels.logistic cimport clipped, logit, open_sigmoid
+from streamcal.kernels.memory cimport zeros
 from streamcal.kernels.newton cimport check_numbers
-from streamcal.kernels.sigmoid cimport open_sigmoid
 from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
@@ -20,14 +22,19 @@ from streamcal.kernels.expert import restored
 cdef double LARGEST_ANSWER = 1.0 - 2.0**-53
 
 
-cdef inline double log_odds(double p, double clip) noexcept nogil:
-    """Return the log odds of a probability that is clipped to [clip, 1 − clip]."""
-    p = min(max(p, clip), 1.0 - clip)
-    return log(p / (1.0 - p))
+cdef struct Bin:
+    double weight  # of the samples whose answer was in the bin
+    double sum  # of their weighted labels
 
 
 cdef class Platt(Expert):
     """A logistic map of the log odds, learned sample by sample."""
+
+    cdef readonly double slope, intercept
+    cdef double aa, ab, bb  # the curvature, a symmetric matrix
+    cdef double n_samples, gamma, prior, limit, clip, fade
+    cdef int n_bins
+    cdef Bin *bins
 
     def __cinit__(self, gamma, prior, limit, clip, fade, n_bins):
         self.gamma, self.prior, self.limit = gamma, prior, limit
@@ -36,9 +43,7 @@ cdef class Platt(Expert):
         self.aa = self.bb = prior
         self.n_bins = n_bins
         if n_bins:
-            self.bins = <Bin *> calloc(n_bins, sizeof(Bin))
-            if self.bins == NULL:
-                raise MemoryError
+            self.bins = <Bin *> zeros(n_bins, sizeof(Bin))
 
     def __dealloc__(self):
         free(self.bins)
@@ -96,7 +101,7 @@ cdef class Platt(Expert):
         cdef Bin *bin
         if self.n_samples == 0.0:
             return score
-        q = open_sigmoid(self.slope * log_odds(score, self.clip) + self.intercept)
+        q = open_sigmoid(self.slope * logit(clipped(score, self.clip)) + self.intercept)
         if self.n_bins == 0:
             return q
         bin = self.bin_of(q)
@@ -105,7 +110,7 @@ cdef class Platt(Expert):
 
     cdef int teach(self, double score, double y, double w) except -1 nogil:
         """Take one Newton step towards the label ``y`` of a score."""
-        cdef double s = log_odds(score, self.clip)
+        cdef double s = logit(clipped(score, self.clip))
         cdef double q = open_sigmoid(self.slope * s + self.intercept)
         cdef double error = q - y, curvature = w * error * error, det, size
         cdef Bin *bin

@@ -19,9 +19,10 @@ from ``bounds[r, 0]`` to ``bounds[r, 1]`` are in use.
 
 from libc.math cimport M_PI, ceil, cos, fabs, log, sin, sqrt
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
 from streamcal.kernels.confusion cimport GMEAN, Formula, formula_of, utility
+from streamcal.kernels.memory cimport allocated
 
 import numpy as np
 
@@ -40,26 +41,16 @@ cdef struct Window:
 # Laws ---------------------------------------------------------------------------------------------
 
 
-cdef void add_label(double p, double *law, int64_t low, int64_t high) noexcept nogil:
-    """Add a label to a law in place; slot ``high + 1`` is written."""
-    cdef double q = 1.0 - p
-    cdef int64_t j
-    law[high + 1] = p * law[high]
-    for j in range(high, low, -1):
-        law[j] = q * law[j] + p * law[j - 1]
-    law[low] = q * law[low]
-
-
-cdef void add_label_to(
+cdef inline void add_label(
     double p, const double *law, int64_t low, int64_t high, double *out
 ) noexcept nogil:
-    """Write a law with a label more; slots from ``low`` to ``high + 1`` are written."""
+    """Write a law with a label more, or in place; slots from ``low`` to ``high + 1`` are written."""
     cdef double q = 1.0 - p
     cdef int64_t j
-    out[low] = q * law[low]
-    for j in range(low + 1, high + 1):
-        out[j] = q * law[j] + p * law[j - 1]
     out[high + 1] = p * law[high]
+    for j in range(high, low, -1):
+        out[j] = q * law[j] + p * law[j - 1]
+    out[low] = q * law[low]
 
 
 cdef void trim(double *law, Window *window, double tau) noexcept nogil:
@@ -86,7 +77,7 @@ def extend(law, const double[::1] p, double tau):
     cdef Window window = Window(low=0, high=size - 1, lost=0.0)
     with nogil:
         for i in range(p.shape[0]):
-            add_label(p[i], &mass[0], window.low, window.high)
+            add_label(p[i], &mass[0], window.low, window.high, &mass[0])
             window.high += 1
             trim(&mass[0], &window, tau)
     return (offset + window.low, after[window.low : window.high + 1].copy()), window.lost
@@ -107,7 +98,7 @@ def extend_rows(law, const double[::1] p, double tau):
     used[0, 0], used[0, 1] = window.low, window.high
     with nogil:
         for i in range(p.shape[0]):
-            add_label_to(p[i], &mass[i, 0], window.low, window.high, &mass[i + 1, 0])
+            add_label(p[i], &mass[i, 0], window.low, window.high, &mass[i + 1, 0])
             window.high += 1
             trim(&mass[i + 1, 0], &window, tau)
             used[i + 1, 0], used[i + 1, 1] = window.low, window.high
@@ -179,16 +170,14 @@ def all_expectations(const double[::1] spec, const double[::1] history, const do
     cdef Law c = Law(mass=NULL, offset=0, low=0, high=0)
     cdef Law d = Law(mass=NULL, offset=0, low=0, high=0)
     # The law at k in row k, for the positives among the first k and, behind, among the others.
-    cdef double *chosen = <double *> malloc(2 * (n + 1) * (n + 1) * sizeof(double))
+    cdef double *chosen = <double *> allocated(2 * (n + 1) * (n + 1), sizeof(double))
     cdef double *rest = chosen + (n + 1) * (n + 1)
-    if chosen == NULL:
-        raise MemoryError
     with nogil:
         chosen[0] = rest[n * (n + 1)] = 1.0
         for k in range(n):
-            add_label_to(p[k], chosen + k * (n + 1), 0, k, chosen + (k + 1) * (n + 1))
+            add_label(p[k], chosen + k * (n + 1), 0, k, chosen + (k + 1) * (n + 1))
         for k in range(n - 1, -1, -1):
-            add_label_to(p[k], rest + (k + 1) * (n + 1), 0, n - k - 1, rest + k * (n + 1))
+            add_label(p[k], rest + (k + 1) * (n + 1), 0, n - k - 1, rest + k * (n + 1))
         for k in range(n + 1):
             c.mass, c.high = chosen + k * (n + 1), k
             d.mass, d.high = rest + k * (n + 1), n - k
@@ -307,9 +296,7 @@ def expectation_of_rates(
             value = double_sum(&formula, &history[0], n, k, &c, &d, slack)
         return value
     m = <int64_t> points
-    nodes = <double *> malloc(4 * m * sizeof(double))
-    if nodes == NULL:
-        raise MemoryError
+    nodes = <double *> allocated(4 * m, sizeof(double))
     cdef double *signs = nodes + m
     cdef double *terms = nodes + 2 * m
     cdef double *weights = nodes + 3 * m

@@ -25,8 +25,8 @@ as in `streamcal.kernels.thresholds`.
 from libc.math cimport INFINITY
 
 cimport streamcal.kernels.any_width
-from streamcal.kernels.label_index cimport LabelIndex
-from streamcal.kernels.score_index cimport LEFT, RIGHT, Chunk, Node, is_chunk
+from streamcal.kernels.label_index cimport LabelIndex, numbers_of
+from streamcal.kernels.score_index cimport LEFT, RIGHT, Chunk, Node
 
 
 cdef extern from *:
@@ -75,11 +75,6 @@ cdef extern from *:
     ) noexcept nogil
 
 
-cdef inline double *summary_of(Node *node) noexcept nogil:
-    """Return the sums, the least prefixes and their ends, K - 1 of each."""
-    return <double *> (<Chunk *> node + 1) if is_chunk(node) else <double *> (node + 1)
-
-
 cdef class PrefixExtrema(LabelIndex):
     """Labels by score, and the best place of each boundary; parameters as in `LabelIndex`."""
 
@@ -98,7 +93,7 @@ cdef class PrefixExtrema(LabelIndex):
 
     cdef void summarise(self, Chunk *chunk) noexcept nogil:
         cdef int n = self.width, whole = chunk.size // 4 * 4, i, j, k
-        cdef double *sums = summary_of(&chunk.node)
+        cdef double *sums = numbers_of(&chunk.node)
         cdef double *least = sums + n
         cdef double *ends = least + n
         cdef const double *rows[4]
@@ -122,13 +117,13 @@ cdef class PrefixExtrema(LabelIndex):
                 ends[k] = chunk.slots[<int> ends[k]].score
 
     cdef void fold_node(self, Node *node) noexcept nogil:
-        cdef const double *left = summary_of(node.child[LEFT])
-        combine_extrema(self.width, left, summary_of(node.child[RIGHT]), summary_of(node))
+        cdef const double *left = numbers_of(node.child[LEFT])
+        combine_extrema(self.width, left, numbers_of(node.child[RIGHT]), numbers_of(node))
 
     cdef double end_of(self, int k) noexcept nogil:
         """Return the last score below boundary ``k``, minus infinity if there is none."""
         cdef int n = self.width
-        cdef double *summary = summary_of(self.tree.root)
+        cdef double *summary = numbers_of(self.tree.root)
         return summary[2 * n + k] if summary[n + k] < 0.0 else -INFINITY
 
     cdef void find_ends(self, double *ends) noexcept nogil:

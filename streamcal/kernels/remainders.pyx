@@ -16,8 +16,11 @@ hash table. The key of a sum is its score and ``which`` of the sums of this scor
 """
 
 from libc.math cimport fabs
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
+
+from streamcal.kernels.memory cimport resize, zeros
+from streamcal.kernels.sums cimport two_sum_error
 
 
 cdef enum:
@@ -105,10 +108,7 @@ cdef class Remainders:
         cdef double *parts
         if 2 * (self.size + 1) > self.room:
             self.set_room(max(<int64_t> FIRST_ROOM, 2 * self.room))
-        parts = <double *> calloc(FIRST_PARTS, sizeof(double))
-        if parts == NULL:
-            with gil:
-                raise MemoryError
+        parts = <double *> zeros(FIRST_PARTS, sizeof(double))
         at = self.find_place(score, which)
         at.score, at.which, at.n, at.room, at.parts = score, which, 0, FIRST_PARTS, parts
         self.size += 1
@@ -133,9 +133,7 @@ cdef class Remainders:
         """Set the number of places, a power of two and more than are used."""
         cdef Remainder *before = self.table
         cdef int64_t n = self.room, i
-        cdef Remainder *table = <Remainder *> calloc(room, sizeof(Remainder))
-        if table == NULL:
-            raise MemoryError
+        cdef Remainder *table = <Remainder *> zeros(room, sizeof(Remainder))
         self.table, self.room = table, room
         for i in range(n):
             if before[i].parts != NULL:
@@ -181,20 +179,11 @@ cdef inline int64_t hashed_place(double score, int which, int64_t room) noexcept
     return <int64_t> ((bits >> 32) & <uint64_t> (room - 1))
 
 
-cdef inline double two_sum_error(double a, double b, double total) noexcept nogil:
-    """Return the rounding error of ``total``, the rounded a + b (Knuth)."""
-    cdef double part = total - a
-    return (a - (total - part)) + (b - part)
-
-
 cdef int reserve(Remainder *at, int room) except -1 nogil:
     """Make sure that there is room for this many parts."""
-    cdef double *parts
     if room > at.room:
-        parts = <double *> realloc(at.parts, 2 * room * sizeof(double))
-        if parts == NULL:
-            raise MemoryError
-        at.parts, at.room = parts, 2 * room
+        resize(<void **> &at.parts, 2 * room, sizeof(double))
+        at.room = 2 * room
     return 0
 
 

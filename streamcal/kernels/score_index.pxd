@@ -1,5 +1,4 @@
 cimport cython
-from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
 from streamcal.kernels.exclusive cimport Shared
@@ -78,8 +77,6 @@ cdef struct ShortSample:
     double score
     float weight
     float sum
-
-
 
 
 cdef class ScoreIndex(Shared):
@@ -186,6 +183,11 @@ cdef inline bint is_chunk(Node *node) noexcept nogil:
     return node.child[LEFT] == NULL
 
 
+cdef inline void *summary_of(Node *node) noexcept nogil:
+    """Return the summary behind a node or a chunk."""
+    return <void *> (<Chunk *> node + 1) if is_chunk(node) else <void *> (node + 1)
+
+
 cdef inline int64_t first_from(const Slot *slots, int64_t n, double score) noexcept nogil:
     """Return the first of ``n`` slots whose score is at least ``score``, or n."""
     cdef int64_t low = 0, high = n, middle
@@ -205,11 +207,6 @@ cdef inline int find_slot(Chunk *chunk, double score) noexcept nogil:
 
 cdef inline bint holds(Chunk *chunk, int slot, double score) noexcept nogil:
     return slot < chunk.size and chunk.slots[slot].score == score
-
-
-cdef inline bint can_be_learned(double score, double w) noexcept nogil:
-    """Return whether score and weight are in range; NaN is not, as it fails every comparison."""
-    return -INFINITY < score < INFINITY and 1e-60 <= w <= 1e60
 
 
 cdef inline bint has_vanished(double w) noexcept nogil:
@@ -237,9 +234,4 @@ cdef int check_slots_and_tree(
 
 cdef int check_window(
     const double[:, ::1] queue, const double[::1] scores, const int64_t[::1] counts
-) except -1
-
-
-cdef int check_lengths(
-    const double[::1] scores, const double[::1] labels, const double[::1] w
 ) except -1

@@ -51,12 +51,14 @@ from libc.math cimport INFINITY, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.memory cimport allocated, zeros
 from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.state_bytes cimport require
 
 import numpy as np
 
 from streamcal.kernels.exclusive import no_collection
+from streamcal.kernels.expert import restored
 
 cpdef enum:
     # No child outweighs its sibling more than DELTA times; GAMMA decides between a single and a
@@ -83,13 +85,6 @@ LARGEST_GROWTH = 2.0**128
 MOST_WEIGHT = 1e120
 
 cdef int MOST_DEPTH = 160  # a balanced tree of 2**64 chunks is not deeper
-
-
-def restored(kind, settings, numbers, arrays):
-    """Return the index that was pickled."""
-    index = kind(*settings)
-    index.restore(numbers, arrays)
-    return index
 
 
 cdef class ScoreIndex(Shared):
@@ -274,7 +269,7 @@ cdef class ScoreIndex(Shared):
         self.growth = numbers["growth"]
 
     def __reduce__(self):
-        return restored, (type(self), self.settings(), *self.state())
+        return restored, (type(self), self.settings(), self.state())
 
     cdef dict arrays(self):
         """Return slots, tree and queue as arrays by name."""
@@ -302,9 +297,7 @@ cdef class ScoreIndex(Shared):
         cdef const double[:, ::1] queue = arrays["queue"]
         cdef WrittenTree written
         cdef Py_ssize_t n = scores.shape[0], i
-        cdef Slot *slots = <Slot *> calloc(n + 1, sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
+        cdef Slot *slots = <Slot *> zeros(n, sizeof(Slot))
         written.shape, written.keys = <int64_t *> &shape[0], NULL
         if keys.shape[0] > 0:
             written.keys = <double *> &keys[0]
@@ -321,6 +314,11 @@ cdef class ScoreIndex(Shared):
         return 0
 
     # Learning and forgetting ----------------------------------------------------------------------
+
+    def learn(self, double score, double label, double w):
+        """Learn a sample; return False, and change nothing, if it is refused."""
+        with self.lock:
+            return self.learn_sample(score, label, w)
 
     cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
         """Learn one sample and drop the one that leaves the window; False if it is refused."""
@@ -404,9 +402,7 @@ cdef class ScoreIndex(Shared):
         """
         cdef int64_t n = self.tree.n_scores, kept = 0, n_samples = 0, i
         cdef Sample sample
-        cdef Slot *slots = <Slot *> malloc((n + 1) * sizeof(Slot))
-        if slots == NULL:
-            raise MemoryError
+        cdef Slot *slots = <Slot *> allocated(n, sizeof(Slot))
         try:
             if self.queue_size > 0 and not self.wide:  # small numbers fit no float
                 self.set_queue(self.queue_room, True)
@@ -512,11 +508,9 @@ cdef class ScoreIndex(Shared):
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to memory with this many places, wide or short; its samples fit."""
-        cdef void *queue = malloc(room * sample_bytes(wide))
+        cdef void *queue = allocated(room, sample_bytes(wide))
         cdef Sample sample
         cdef int64_t i
-        if queue == NULL:
-            raise MemoryError
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)
@@ -975,18 +969,6 @@ cdef class ScoreIndex(Shared):
         self.release_summary(chunk)
         free(chunk.slots)
         free(chunk)
-
-
-cdef int check_lengths(
-    const double[::1] scores, const double[::1] labels, const double[::1] w
-) except -1:
-    """Raise unless scores, labels and weights have the same length."""
-    if not scores.shape[0] == labels.shape[0] == w.shape[0]:
-        raise ValueError(
-            "scores, labels and weights must be as many,"
-            f" got {scores.shape[0]}, {labels.shape[0]} and {w.shape[0]}"
-        )
-    return 0
 
 
 # Queue --------------------------------------------------------------------------------------------

@@ -68,15 +68,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.math cimport M_PI, exp, exp2, log, sqrt
+from libc.math cimport M_PI, exp, exp2, sqrt
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from streamcal.kernels.expert cimport is_sample
 from streamcal.kernels.hedge cimport Hedge
+from streamcal.kernels.logistic cimport clipped, logit, sigmoid
+from streamcal.kernels.memory cimport resize, zeros
 from streamcal.kernels.prefetch cimport prefetch
-from streamcal.kernels.sigmoid cimport sigmoid
+from streamcal.kernels.samples cimport is_sample
 
 import os
 from collections.abc import Mapping
@@ -85,6 +86,13 @@ import numpy as np
 
 from streamcal._validation import is_na
 from streamcal.kernels.expert import restored
+
+cdef enum:
+    SPEEDS = 2  # of forgetting
+    MODELS = 4  # one for each speed, then the sparse one of each speed
+    ANSWERS = 5  # the base calibrator's, then one for each model
+    MOST_TERMS = 1024  # of one sample
+    MOST_FIELDS = 64
 
 N_SPEEDS = SPEEDS
 N_MODELS = MODELS
@@ -99,6 +107,27 @@ cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash tables
 cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
+
+
+cdef struct Term:
+    uint64_t key  # of the group and the values
+    int64_t group
+    double learned  # the number of samples when it last learned
+    # What samples added to the prior's 1 / variance, and mean / variance.
+    double precision[SPEEDS]
+    double pull[SPEEDS]
+    float prior[SPEEDS]  # the prior variance with which it was counted
+
+
+cdef struct Sample:
+    double answers[ANSWERS]
+    double x  # the slope's feature
+    double log_odds[SPEEDS]  # without integrating over the uncertainty
+    double variance[SPEEDS]  # of these
+    uint64_t keys[MOST_TERMS]  # of the terms
+    Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
+    double means[MOST_TERMS][SPEEDS]  # of the terms, now
+    double variances[MOST_TERMS][SPEEDS]
 
 
 # Hashes of values ---------------------------------------------------------------------------------
@@ -199,10 +228,6 @@ cdef inline uint64_t bits_of(double number) noexcept nogil:
     return bits
 
 
-cdef inline double clipped(double p) noexcept nogil:
-    return min(max(p, CLIP), 1.0 - CLIP)
-
-
 cdef double mode(double z, double V, double y, double w) noexcept nogil:
     """Return the solution t of t = z + w · V · (y − sigmoid(t)), by Newton's method."""
     cdef double low, high, t, p, excess, step, last
@@ -266,6 +291,22 @@ cdef class SegmentTerms:
     half_life : float
     max_terms : int
     """
+
+    cdef readonly tuple fields, crossings
+    cdef readonly Py_ssize_t n_terms, max_terms
+    cdef readonly int64_t n_samples, n_evicted
+    cdef double half_life, rate, centre
+    cdef uint64_t random
+    cdef Py_ssize_t n_fields, n_groups, room, n_slots
+    cdef Term *terms
+    cdef uint32_t *slots  # a hash table of the places of terms plus 1; 0 is empty
+    cdef double[::1] first_variances  # of the prior, by group, before a term has learned
+    cdef double[:, ::1] prior_variances  # those learned, by group and speed
+    cdef double[:, ::1] squares  # sums of mean² of all terms, by group and speed
+    cdef double[:, ::1] effective  # numbers of terms: sums of what each knows
+    cdef Py_ssize_t[::1] members  # the fields of all crossings
+    cdef Py_ssize_t[::1] bounds  # where those of each crossing start
+    cdef Sample sample
 
     def __cinit__(self, fields, crossings, prior_variances, double half_life, Py_ssize_t max_terms):
         self.fields, self.crossings = tuple(fields), tuple(crossings)
@@ -479,7 +520,7 @@ cdef class SegmentTerms:
 
     cdef void predict_sample(self, double base) noexcept nogil:
         """Compute the answers for the sample whose terms were found."""
-        cdef double p = clipped(base), u = log(p / (1.0 - p)), x
+        cdef double p = clipped(base, CLIP), u = logit(p), x
         cdef double mean[MODELS]
         cdef double variance[MODELS]
         cdef double log_odds[MODELS]
@@ -504,7 +545,9 @@ cdef class SegmentTerms:
         for k in range(MODELS):
             p = sigmoid(log_odds[k] / sqrt(1.0 + M_PI / 8.0 * total[k]))
             # The base is served before anything is learned, so no model may gain on it then.
-            self.sample.answers[k + 1] = clipped(p) if self.n_samples else self.sample.answers[0]
+            if self.n_samples == 0:
+                p = self.sample.answers[0]
+            self.sample.answers[k + 1] = clipped(p, CLIP)
 
     cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
         """Return the key of a sample's term in a group."""
@@ -577,8 +620,7 @@ cdef class SegmentTerms:
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
         self.learn_priors()
         self.n_samples += 1
-        p = self.sample.answers[0]
-        self.centre += (log(p / (1.0 - p)) - self.centre) / self.n_samples
+        self.centre += (logit(self.sample.answers[0]) - self.centre) / self.n_samples
         return 0
 
     cdef void update(
@@ -718,13 +760,10 @@ cdef class SegmentTerms:
         """Make room for new terms; nothing else changes, also if memory ends."""
         cdef Py_ssize_t needed = FIRST_FIELD + min(self.n_terms + n_new, self.max_terms), room
         cdef Py_ssize_t n_slots
-        cdef Term *terms
         if needed > self.room:
             room = max(min(needed + needed // 4, FIRST_FIELD + self.max_terms), needed)
-            terms = <Term *> realloc(self.terms, room * sizeof(Term))
-            if terms == NULL:
-                raise MemoryError
-            self.terms, self.room = terms, room
+            resize(<void **> &self.terms, room, sizeof(Term))
+            self.room = room
         n_slots = max(self.n_slots, 64)
         while 3 * n_slots < 4 * needed:
             n_slots *= 2
@@ -734,10 +773,8 @@ cdef class SegmentTerms:
 
     cdef int fill_slots(self, Py_ssize_t n_slots) except -1 nogil:
         """Make a hash table of this size for all terms."""
-        cdef uint32_t *slots = <uint32_t *> calloc(n_slots, sizeof(uint32_t))
+        cdef uint32_t *slots = <uint32_t *> zeros(n_slots, sizeof(uint32_t))
         cdef Py_ssize_t place
-        if slots == NULL:
-            raise MemoryError
         free(self.slots)
         self.slots, self.n_slots = slots, n_slots
         for place in range(FIRST_FIELD, FIRST_FIELD + self.n_terms):

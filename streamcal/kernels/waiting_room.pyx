@@ -65,11 +65,6 @@ cdef class WaitingRoom:
         """Return the places of the values with a name, sorted."""
         return list(self.by_name.get(name, ()))
 
-    def earliest(self, name):
-        """Return the first place of a value with a name, 0 if there is none."""
-        places = self.by_name.get(name)
-        return 0 if places is None else (<list> places)[0]
-
     def latest(self, name):
         """Return the last place of a value with a name, 0 if there is none."""
         places = self.by_name.get(name)

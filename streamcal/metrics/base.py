@@ -12,8 +12,10 @@ from streamcal._validation import (
     as_probability,
     as_vector,
     as_weight,
+    check_label,
     check_no_mask,
     check_same_length,
+    is_missing,
 )
 
 
@@ -63,8 +65,8 @@ class ProbabilityMetric(ProbabilityErrorMetric):
             If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
             changes.
         """
-        check_known_label(y_true)
-        if not is_missing(y_pred):
+        check_label(y_true, "y_true")  # a missing one would count as negative
+        if not is_no_prediction(y_pred):
             self._add(y_true, y_pred, as_weight(w))
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
@@ -75,8 +77,8 @@ class ProbabilityMetric(ProbabilityErrorMetric):
         ValueError
             As `update` does, and if the prediction has not been added.
         """
-        check_known_label(y_true)
-        if not is_missing(y_pred):
+        check_label(y_true, "y_true")  # a missing one would count as negative
+        if not is_no_prediction(y_pred):
             self._remove(y_true, y_pred, as_weight(w))
 
     @abstractmethod
@@ -86,13 +88,7 @@ class ProbabilityMetric(ProbabilityErrorMetric):
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
 
 
-def check_known_label(y_true: Any) -> None:
-    """Raise if a label is None or NaN: it would silently count as negative."""
-    if y_true is None or y_true != y_true:
-        raise ValueError(f"`y_true` must be a label, got {y_true}")
-
-
-def is_missing(y_pred: Any) -> bool:
+def is_no_prediction(y_pred: Any) -> bool:
     """Whether a prediction is None or empty."""
     return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
 
@@ -147,10 +143,11 @@ def as_events(
     if labels.ndim != 1:
         raise ValueError(f"`y_true` must be one-dimensional, got shape {labels.shape}")
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
+    for label in distinct:
+        if is_missing(label):
+            raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
     if len(distinct) > 2:
         raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
-    if any(label != label for label in distinct):
-        raise ValueError("`y_true` must not hold NaN")
     for label in distinct:
         check_label_kind(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:

@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import as_weight, as_weights, check_count
+from streamcal._validation import as_weight, as_weights, check_count, check_label
 from streamcal.calibration.base import field_column
 from streamcal.calibration.segments import check_crosses, check_fields
-from streamcal.metrics.base import (
-    ProbabilityErrorMetric,
-    as_event,
-    as_events,
-    check_known_label,
-    is_missing,
-)
+from streamcal.metrics.base import ProbabilityErrorMetric, as_event, as_events, is_no_prediction
 from streamcal.metrics.segment_errors import (
     MEAN_IF_CALIBRATED,
     Group,
@@ -363,10 +357,10 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         self, y_true: Any, y_pred: Any, w: float, x: Any
     ) -> tuple[bool, float, float, tuple[Any, ...]] | None:
         """Return a sample, or None if there is no prediction."""
-        check_known_label(y_true)
+        check_label(y_true, "y_true")
         if not isinstance(x, Mapping):
             raise TypeError(f"`x` must be a mapping from fields to values, got {x!r}")
-        if is_missing(y_pred):
+        if is_no_prediction(y_pred):
             return None
         p, happened = as_event(y_true, y_pred, self.pos_val)
         values = tuple(as_category(x.get(name), name) for name in self._names)

@@ -57,6 +57,10 @@ class Gap(NamedTuple):
             return f"above {rounded(self.low)}" if self.low < 1.0 else "at 1"
         return f"from {rounded(self.low)} to {rounded(self.high)}"
 
+    def reaches(self, rate: float) -> bool:
+        """Return whether there may be predictions on both sides of a rate."""
+        return (self.low is None or self.low < rate) and (self.high is None or self.high > rate)
+
 
 def find_gaps(p: Vector, y: Vector) -> list[Gap]:
     """Return the ranges of predictions that are clearly too high or too low, in order.
@@ -132,12 +136,14 @@ def _kind_of(gaps: Sequence[Gap], base_rate: float) -> str:
     Over-confident predictions are too far from the base rate, under-confident ones too near it.
     """
     high = [gap.predicted > gap.observed for gap in gaps]
-    if len(gaps) == 1 and gaps[0].where == "everywhere":
+    same = len(set(high)) == 1
+    # Predictions that are too high are too far from the rate above it, and too near it below.
+    if same and any(gap.reaches(base_rate) for gap in gaps):
         return "too high" if high[0] else "too low"
     far = {is_high == (gap.predicted >= base_rate) for gap, is_high in zip(gaps, high, strict=True)}
     if len(far) == 1:
         return "over-confident" if far.pop() else "under-confident"
-    if len(set(high)) == 1:
+    if same:
         return "too high" if high[0] else "too low"
     return "miscalibrated"
 

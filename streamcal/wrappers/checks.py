@@ -57,7 +57,7 @@ def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
     """Return the probabilities of one sample as floats by label, or raise."""
     if not isinstance(served, Mapping):
         raise TypeError(f"`served` must map labels to probabilities, got {served!r}")
-    checked = {label: as_number(p, "served") for label, p in served.items()}
+    checked = {label: as_number(p, f"served[{label!r}]") for label, p in served.items()}
     check_probabilities(checked)
     return checked
 

@@ -56,8 +56,8 @@ def last_step(model: Any) -> Any:
 
 
 def name_of(thing: Any) -> str:
-    """Return the name of a class, or of the class of an object."""
-    return thing.__name__ if isinstance(thing, type) else type(thing).__name__
+    """Return the name of the class of an object; of a class, that it is one."""
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
 def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:

@@ -13,9 +13,11 @@ Convex Losses*, section VI).
 ``problem``     the input of a solver: sorted samples, the range of values, the tolerance; and the
                 interface of solvers
 ``host``        rounds in which JAX computes the derivatives and a compiled loop splits the cells
-                (`streamcal.kernels.threshold_decomposition`)
+                (`streamcal.kernels.threshold_decomposition`, and `iterative_convex_minorant` for
+                Newton steps)
 ``device``      the same rounds as one JAX program, for accelerators
 ``quantiles``   rounds for quantiles, whose best values are labels: exact, and without derivatives
+                (`streamcal.kernels.isotonic_quantiles`)
 ``staircase``   the result: a staircase with bounds
 ``fit``         the functions that users call
 ==============  ===================================================================================

@@ -5,7 +5,9 @@ from numpy.typing import NDArray
 
 from streamcal import losses
 from streamcal.isotonic.anytime.problem import DEFAULT_TOL, Floats, Problem, derivative_error
-from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.kernels.iterative_convex_minorant import WarmStart
+from streamcal.kernels.padded_rows import CHUNK, padded
+from streamcal.kernels.threshold_decomposition import Cells
 
 _INSIDE = 1.0 - 1e-6  # factor of a half-width, so that rounding does not leave a cell open
 _AROUND = 1e-3  # as a share of the range: the first distance from a warm_start to its bounds
@@ -25,18 +27,18 @@ class Host:
         self._n_rounds = 0
         if problem.start is None:
             ends = problem.low, problem.high, problem.tolerance, problem.relative
-            self._cells = kernels.Cells(problem.ends, problem.offset, *ends)
+            self._cells = Cells(problem.ends, problem.offset, *ends)
         else:
             self._cells = self._verify_start(problem.start)
             self._leave_out_closed()
 
-    def _verify_start(self, start: tuple[NDArray[np.int64], Floats]) -> kernels.Cells:
+    def _verify_start(self, start: tuple[NDArray[np.int64], Floats]) -> Cells:
         """Improve and verify a start map, and return cells around its values."""
         problem = self._problem
         low, high = problem.low, problem.high
         near = max(_INSIDE * problem.tolerance, _INSIDE * DEFAULT_TOL * (high - low))
         far = max(near, _AROUND * (high - low))
-        warm_start = kernels.WarmStart(*start, problem.ends, problem.offset, low, high, far)
+        warm_start = WarmStart(*start, problem.ends, problem.offset, low, high, far)
         self._derivatives(warm_start.z, warm_start.sides)
         for _ in range(_MOST_STEPS):
             if not warm_start.improve(near):
@@ -45,7 +47,7 @@ class Host:
             if warm_start.n_wrong() * _FEW_WRONG <= len(problem.y):
                 break
         while len(again := warm_start.join()):
-            z, sides = kernels.padded(warm_start.z[:, again]), np.empty((2, len(again)))
+            z, sides = padded(warm_start.z[:, again]), np.empty((2, len(again)))
             _Derivatives(problem.loss, problem.y[again], problem.w[again])(z, sides)
             warm_start.sides[:, again] = sides
         return warm_start.cells(problem.tolerance, problem.relative)
@@ -94,10 +96,10 @@ class _Derivatives:
         from streamcal.losses.derivatives import weighted_derivative
 
         self._program = weighted_derivative(loss)
-        self._samples = kernels.padded((y, w))
+        self._samples = padded((y, w))
         room = self._samples.shape[1]
-        begins = range(0, room, kernels.CHUNK)
-        self._chunks = [slice(begin, min(begin + kernels.CHUNK, room)) for begin in begins]
+        begins = range(0, room, CHUNK)
+        self._chunks = [slice(begin, min(begin + CHUNK, room)) for begin in begins]
 
     def __call__(self, z: Floats, out: Floats) -> None:
         """Write the derivatives at each row of ``z``, which is padded, to that of ``out``."""

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from streamcal import losses
 from streamcal.isotonic.anytime.problem import Floats, Problem
-from streamcal.kernels import threshold_decomposition as kernels
+from streamcal.kernels import isotonic_quantiles as kernels
 
 
 class Quantiles:

@@ -1,0 +1,6 @@
+ctypedef const unsigned char[::1] Flags
+
+
+cdef struct Bounds:
+    Py_ssize_t begin
+    double low, high
