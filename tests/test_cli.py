@@ -35,7 +35,7 @@ import typer
 from river import metrics, stream
 
 import streamcal
-from streamcal import cli, losses
+from streamcal import calibration, cli, losses
 from streamcal.calibration import IsotonicCalibrator
 from streamcal.cli import calibrate as calibrate_module
 from streamcal.cli import calibrate as calibrating
@@ -157,8 +157,8 @@ def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
 def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
     table = calibrator_settings._CALIBRATORS
     assert set(table) == set(calibrator_settings.Method)
-    for name, (kind, options) in table.items():
-        assert CALIBRATORS[name].__name__ == kind
+    for name, (class_of, options) in table.items():
+        assert class_of(calibration) is CALIBRATORS[name]
         assert set(options) <= set(inspect.signature(CALIBRATORS[name]).parameters)
     _, options = table[calibrator_settings.Method.isotonic]
     assert set(options) == set(inspect.signature(IsotonicCalibrator).parameters)

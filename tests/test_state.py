@@ -366,6 +366,73 @@ def test_a_class_of_the_user() -> None:
     assert (twin.shift, twin.n, twin.slope) == (0.5, 20, learner.slope)
 
 
+def test_equal_parameters_of_other_types_stay_what_they_are() -> None:
+    """Heads of states are looked up: 1, 1.0 and True are equal, but not written alike."""
+    for _ in range(2):
+        for gamma in (1, 1.0, True, np.float64(1.0)):
+            twin = restore(PlattCalibrator(gamma=gamma).to_bytes())
+            assert type(twin.gamma) is type(gamma if type(gamma) is not np.float64 else 1.0)
+        for share in ((0, 0.5), (0.0, 0.5), [0.0, 0.5]):
+            hedge = HedgedCalibrator([PlattCalibrator()], share=share)
+            twin = restore(hedge.to_bytes())
+            assert repr(twin.share) == repr(share)
+            assert twin.to_bytes() == hedge.to_bytes()
+
+
+def test_parameters_are_written_as_they_are_now() -> None:
+    hedge = HedgedCalibrator([PlattCalibrator()], share=[0.0, 0.5])
+    before = hedge.to_bytes()
+    hedge.share.append(0.25)
+    assert hedge.to_bytes() != before
+    calibrator = PlattCalibrator()
+    calibrator.to_bytes()
+    calibrator.gamma = 0.5
+    assert restore(calibrator.to_bytes()).gamma == 0.5
+
+
+def test_restored_learners_share_no_parameters_that_change() -> None:
+    data = HedgedCalibrator([PlattCalibrator()], share=[0.0, 0.5]).to_bytes()
+    one, other = restore(data), restore(data)
+    one.share.append(0.25)
+    assert other.share == [0.0, 0.5]
+    assert one.calibrators[0] is not other.calibrators[0]
+
+
+def test_more_kinds_of_states_than_are_looked_up() -> None:
+    learners = [PlattCalibrator(gamma=0.1 + i / 1000) for i in range(600)]
+    states = [learner.to_bytes() for learner in learners]
+    for state, learner in zip(states + states[::-1], learners + learners[::-1], strict=True):
+        assert restore(state).gamma == learner.gamma
+
+
+def test_a_class_that_is_defined_again_reads_its_states() -> None:
+    def define() -> type[Any]:
+        return type("Again", (PlattCalibrator,), {"__module__": "of_a_user"})
+
+    first = define()
+    data = first().to_bytes()
+    assert type(restore(data)) is first
+    second = define()
+    assert type(restore(data)) is second
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        PlattCalibrator(gamma=0.3),  # other parameters
+        BetaCalibrator(),
+        IdentityCalibrator(),
+    ],
+    ids=str,
+)
+def test_members_of_other_kinds_are_refused(inner: Any) -> None:
+    state = _state.decode(HedgedCalibrator([PlattCalibrator()]).to_bytes())
+    own = HedgedCalibrator([inner])
+    arrays = {**state.arrays, "0": _state.decode(own.to_bytes()).arrays["0"]}
+    with pytest.raises(ValueError, match="nested learners must have the class and parameters"):
+        restore(_state.encode(state.kind, state.fields, arrays))
+
+
 class Mute(Calibrator):
     """A calibrator without methods for its state."""
 

@@ -4,6 +4,7 @@ A damaged or malicious value raises ``ValueError``.
 """
 
 import math
+from collections.abc import Iterable
 from reprlib import repr  # a value may be deep or long
 from typing import Any
 
@@ -16,6 +17,7 @@ from streamcal.kernels.state_bytes import array_of
 __all__ = [
     "Arrays",
     "Fields",
+    "are_fixed",
     "are_in",
     "array_of",
     "as_float",
@@ -85,6 +87,24 @@ def as_name(value: Any, name: str, *, none: bool = False) -> Any:
     if not known and not (none and value is None):
         raise ValueError(f"{name} must be text, numbers or tuples, got {_shorten(value)}")
     return value
+
+
+def are_fixed(values: Iterable[Any]) -> bool:
+    """Return whether no value can change: numbers, text, None, and tuples of these.
+
+    Examples
+    --------
+    >>> are_fixed([1, 0.5, "log", None, (1, 2)]), are_fixed([[1, 2]]), are_fixed([([],)])
+    (True, False, False)
+    """
+    for value in values:
+        kind = type(value)
+        if kind not in _FIXED and not (kind is tuple and are_fixed(value)):
+            return False
+    return True
+
+
+_FIXED = frozenset((type(None), bool, int, float, str))
 
 
 def are_in(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:

@@ -3,10 +3,11 @@
 import copy
 import functools
 import inspect
-from collections.abc import Iterable
 from typing import Any, Self
 
 from river import base
+
+from streamcal._state.checks import are_fixed
 
 
 class Cloned(base.Base):
@@ -66,24 +67,6 @@ def _named_parameters(cls: type) -> tuple[str, ...] | None:
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return None
     return tuple(p.name for p in parameters)
-
-
-def are_fixed(values: Iterable[Any]) -> bool:
-    """Return whether no value can change: numbers, text, None, and tuples of these.
-
-    Examples
-    --------
-    >>> are_fixed([1, 0.5, "log", None, (1, 2)]), are_fixed([[1, 2]]), are_fixed([([],)])
-    (True, False, False)
-    """
-    for value in values:
-        kind = type(value)
-        if kind not in _FIXED and not (kind is tuple and are_fixed(value)):
-            return False
-    return True
-
-
-_FIXED = frozenset((type(None), bool, int, float, str))
 
 
 class _EmptyTuple:

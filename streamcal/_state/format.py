@@ -7,10 +7,8 @@ so it can be looked up. The second one has other small fields. JSON keeps floats
 within another one is a *body*: it has no digest of its own.
 """
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -34,35 +32,30 @@ class State(NamedTuple):
     arrays: Arrays
 
 
-class Parts(NamedTuple):
-    """The content of a state before its texts are read."""
+def split_body(body: bytes) -> tuple[bytes, bytes, Arrays]:
+    """Return head, fields and arrays of a body, or raise ``ValueError``."""
+    if not body.startswith(_START):
+        raise ValueError("a state must begin as one of this version")
+    return split(body, len(_START))
 
-    head: bytes
-    fields: bytes
-    arrays: Arrays
 
-    @classmethod
-    def of(cls, body: bytes) -> "Parts":
-        """Return the parts of a body, or raise ``ValueError``."""
-        require(body.startswith(_START), "a state must begin as one of this version")
-        return cls._make(split(body, len(_START)))
+def read_head(text: bytes) -> tuple[str, Fields]:
+    """Return the name of the class and the packed parameters, or raise one of `BAD_VALUES`."""
+    head = json.loads(text)
+    require(isinstance(head, dict), "the head must be an object")
+    kind, parameters = head["kind"], head["parameters"]
+    require(isinstance(kind, str), "a state must have the name of a class")
+    require(isinstance(parameters, dict), "parameters must have names")
+    return kind, parameters
 
-    def read_head(self) -> tuple[str, Fields]:
-        """Return the name of the class and the packed parameters, or raise."""
-        head = json.loads(self.head)
-        require(isinstance(head, dict), "the head must be an object")
-        kind, parameters = head["kind"], head["parameters"]
-        require(isinstance(kind, str), "a state must have the name of a class")
-        require(isinstance(parameters, dict), "parameters must have names")
-        return kind, parameters
 
-    def read_fields(self) -> Fields:
-        """Return the other fields, or raise."""
-        if self.fields == b"{}":
-            return {}
-        fields: Fields = json.loads(self.fields)
-        require(isinstance(fields, dict), "fields must have names")
-        return fields
+def read_fields(text: bytes) -> Fields:
+    """Return the other fields, or raise one of `BAD_VALUES`."""
+    if text == b"{}":
+        return {}
+    fields: Fields = json.loads(text)
+    require(isinstance(fields, dict), "fields must have names")
+    return fields
 
 
 def head_of(kind: str, parameters: Fields | None) -> bytes:
@@ -71,7 +64,7 @@ def head_of(kind: str, parameters: Fields | None) -> bytes:
 
 
 def body_of(head: bytes, fields: Fields, arrays: Arrays) -> bytes:
-    """Return a state without checksum, for `Parts.of`."""
+    """Return a state without checksum, for `split_body`."""
     return join(_START, head, json.dumps(fields).encode() if fields else b"{}", arrays)
 
 
@@ -127,10 +120,12 @@ def decode(data: bytes) -> State:
 
 def decode_body(body: bytes) -> State:
     """Return the arguments of `encode` for a state within another one, as `decode` does."""
-    with damaged():
-        parts = Parts.of(body)
-        kind, parameters = parts.read_head()
-        return State(kind, {"parameters": parameters, **parts.read_fields()}, parts.arrays)
+    try:
+        head, fields, arrays = split_body(body)
+        kind, parameters = read_head(head)
+        return State(kind, {"parameters": parameters, **read_fields(fields)}, arrays)
+    except BAD_VALUES as error:
+        refuse(error)
 
 
 def prefixed(prefix: str, arrays: Arrays) -> Arrays:
@@ -170,18 +165,8 @@ BAD_VALUES = (
 """What reading damaged or malicious data can raise; a signal handler raises something else."""
 
 
-@contextlib.contextmanager
-def damaged() -> Iterator[None]:
-    """Turn what bad data can raise into a ``ValueError`` about the bytes."""
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except BAD_VALUES as error:
-        refuse(error)
-
-
 def refuse(error: Exception) -> NoReturn:
-    """Raise the ``ValueError`` about the bytes for one of `BAD_VALUES`, which they have raised."""
+    """Raise the ``ValueError`` about the bytes for one of `BAD_VALUES`, which was raised."""
     if isinstance(error, ValueError):
         if str(error).startswith("`data` must"):
             raise error

@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, as_list, as_name, require, state_of
-from streamcal._state.clone import are_fixed
+from streamcal._state.checks import Arrays, Fields, are_fixed, as_list, as_name, require, state_of
 from streamcal._state.format import (
     BAD_VALUES,
-    Parts,
     body_of,
     check,
-    damaged,
     head_of,
     nest,
+    read_fields,
+    read_head,
     refuse,
     seal,
+    split_body,
 )
 from streamcal.losses import (
     AbsoluteError,
@@ -128,28 +128,30 @@ class Stateful:
         """
         body = check(data)
         try:
-            parts = Parts.of(body)
-            known = _look_up(parts)
+            head, fields, arrays = split_body(body)
+            known = _look_up(head)
         except BAD_VALUES as error:
             refuse(error)
-        found = known.found
+        found, parameters = known.found, known.parameters
         if not issubclass(found, cls):
             raise ValueError(f"`data` must be of a {cls.__name__}, got that of a {known.kind}")
-        missing = [name for name in found._given if name not in given]
-        if missing:
-            raise TypeError(f"`{missing[0]}` must be given: a {known.kind}'s bytes do not hold it")
+        for name in found._given:
+            if name not in given:
+                raise TypeError(f"`{name}` must be given: a {known.kind}'s bytes do not hold it")
         for name in given:
             if name not in known.packed and name not in found._given:
                 raise TypeError(f"`{name}` must be a parameter of {known.kind}")
-        with damaged():
-            parameters = known.parameters
-            if parameters is None or given:
-                packed = known.packed.items()
-                parameters = {name: unpack(value, given.get(name)) for name, value in packed}
-                parameters |= given
-            found._check_room(parameters, parts.arrays)
-            made = found(**parameters)
-            made._thaw(parts.read_fields(), parts.arrays)
+        try:
+            with np.errstate(all="ignore"):
+                if parameters is None or given:
+                    packed = known.packed.items()
+                    parameters = {name: unpack(value, given.get(name)) for name, value in packed}
+                    parameters |= given
+                found._check_room(parameters, arrays)
+                made = found(**parameters)
+                made._thaw(read_fields(fields), arrays)
+        except BAD_VALUES as error:
+            refuse(error)
         return made
 
     @classmethod
@@ -194,18 +196,18 @@ _KNOWN: dict[bytes, _Known] = {}
 _WRITTEN: dict[tuple[Any, ...], tuple[bytes, Any]] = {}
 
 
-def _look_up(parts: Parts) -> _Known:
+def _look_up(head: bytes) -> _Known:
     """Return what the head of a state says, or raise one of `BAD_VALUES`."""
-    known = _KNOWN.get(parts.head)
+    known = _KNOWN.get(head)
     if known is not None and _CLASSES_BY_NAME[known.kind] is known.found:
         return known
-    kind, packed = parts.read_head()
+    kind, packed = read_head(head)
     found, parameters = find(kind), None
     if all(map(_is_fixed, packed.values())):
         parameters = {name: unpack(value) for name, value in packed.items()}
     known = _Known(kind, found, packed, parameters)
-    if parameters is not None and len(parts.head) <= _LONGEST_HEAD:
-        _keep(_KNOWN, parts.head, known)
+    if parameters is not None and len(head) <= _LONGEST_HEAD:
+        _keep(_KNOWN, head, known)
     return known
 
 
@@ -314,10 +316,10 @@ def fill(learner: _Learner, arrays: Arrays, name: str) -> _Learner:
     ValueError
         If it is that of another class or of other parameters, or damaged.
     """
-    parts = Parts.of(state_of(arrays, name))
-    same = parts.head == _head_of(learner)
-    require(same, "nested learners must have the class and parameters of those in this one")
-    learner._thaw(parts.read_fields(), parts.arrays)
+    head, fields, own = split_body(state_of(arrays, name))
+    if head != _head_of(learner):
+        raise ValueError("nested learners must have the class and parameters of those in this one")
+    learner._thaw(read_fields(fields), own)
     return learner
 
 

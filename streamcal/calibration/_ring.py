@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_FIRST_ROOM = 64
+_FIRST_ROOM = 4  # many streams are short
 
 
 class SampleRing:
@@ -67,6 +67,6 @@ class SampleRing:
     def _make_room(self, n_rows: int) -> None:
         room = len(self._rows)
         if n_rows > room:
-            grown = np.empty((min(self._window, max(2 * room, n_rows)), 3))
+            grown = np.empty((min(self._window, max(room + room // 2 + 1, n_rows)), 3))
             grown[:room] = self._rows
             self._rows = grown

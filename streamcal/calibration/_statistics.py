@@ -1,6 +1,7 @@
 """Labels as a mean-type loss uses them: their statistic, whose mean gives the value of a block."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,22 @@ from streamcal.isotonic.staircase import label_range
 from streamcal.losses import MeanLoss
 
 
+def statistics_of(loss: MeanLoss) -> tuple["LabelStatistics", tuple[float, float]]:
+    """Return the statistics of labels for a loss, and the range of their means.
+
+    For losses of this library they are kept.
+    """
+    own = type(loss).__module__.startswith("streamcal.")
+    return _kept_statistics(loss) if own else (LabelStatistics(loss), loss.mean_range)
+
+
+@lru_cache(64)
+def _kept_statistics(loss: MeanLoss) -> tuple["LabelStatistics", tuple[float, float]]:
+    return LabelStatistics(loss), loss.mean_range
+
+
 class LabelStatistics:
-    """The statistics of labels for one loss, with checks.
+    """The statistics of labels for one loss, with checks; they do not change.
 
     Attributes
     ----------

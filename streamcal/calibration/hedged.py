@@ -18,7 +18,7 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -176,8 +176,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     ) -> None:
         check_clip(clip)
         shares = check_shares(share)
-        prototypes = default_calibrators() if calibrators is None else as_list(calibrators)
-        n = len(prototypes)
+        if calibrators is None:
+            own, names = default_calibrators(), _default_names()
+        else:
+            prototypes = as_list(calibrators)
+            own, names = [each.clone() for each in prototypes], names_of(prototypes)
+        n = len(own)
         usual = DEFAULT_PRIOR if calibrators is None else [1.0] * n
         weights = check_prior(usual if prior is None else prior, n)
         self.calibrators = calibrators
@@ -185,14 +189,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self.share = share
         self.clip = clip
 
-        self._names = names_of(prototypes)
+        self._names = names
         self._evidence = Evidence()
         self._held: list[Row] = []  # the labels of the open burst; the compiled hedge looks at it
         # A copy without open burst, for those who read, and what was learned and held then.
         self._closed: tuple[int, int, Self] | None = None
         self._shares = shares
         self._weights = weights / weights.sum()
-        self._set_calibrators([prototype.clone() for prototype in prototypes])
+        self._set_calibrators(own)
 
     def _set_calibrators(self, calibrators: list[Calibrator]) -> None:
         """Mix these calibrators, with their states; the weights are those of the prior."""
@@ -734,3 +738,9 @@ def default_calibrators() -> list[Calibrator]:
         IsotonicCalibrator(window=1_000),
         IsotonicCalibrator(window=10_000),
     ]
+
+
+@cache
+def _default_names() -> tuple[str, ...]:
+    """Return the names of the default calibrators."""
+    return names_of(default_calibrators())

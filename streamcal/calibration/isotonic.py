@@ -24,7 +24,7 @@ from streamcal._validation import (
     growth_per_sample,
 )
 from streamcal._whole import Step
-from streamcal.calibration._statistics import LabelStatistics
+from streamcal.calibration._statistics import statistics_of
 from streamcal.calibration.base import Calibrator, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
@@ -39,6 +39,7 @@ from streamcal.losses.names import get_mean
 from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
+_PRIORS = f"[0, {LARGEST:g}]"
 
 
 class IsotonicCalibrator(Calibrator):
@@ -130,7 +131,7 @@ class IsotonicCalibrator(Calibrator):
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
         check_half_life(half_life)
         check_count(max_scores, "max_scores", _FEWEST_SCORES)
-        check_within(prior, "prior", f"[0, {LARGEST:g}]")
+        check_within(prior, "prior", _PRIORS)
         self.loss = loss
         self.window = window
         self.half_life = half_life
@@ -138,7 +139,7 @@ class IsotonicCalibrator(Calibrator):
         self.interpolation = interpolation
         self.max_scores = max_scores
         self._loss = get_mean(loss)
-        self._statistics = LabelStatistics(self._loss)
+        self._statistics, means = statistics_of(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels
         self._plain_values = type(self._loss).link is losses.MeanLoss.link
@@ -148,7 +149,7 @@ class IsotonicCalibrator(Calibrator):
             rate=growth_per_sample(half_life),
             prior=prior if self._loss.prior_labels is not None else 0.0,
             labels=self._statistics.bounds,
-            means=self._loss.mean_range,
+            means=means,
             max_scores=max_scores,
         )
 

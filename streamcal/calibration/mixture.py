@@ -19,6 +19,7 @@ from streamcal._whole import Step
 from streamcal.calibration.tickets import Ticket, check_ticket_type
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.plain import are_in_unit
+from streamcal.kernels.state_bytes import are_within
 
 POWERS = 3
 """Rows of weights for each share, once a label was late."""
@@ -256,43 +257,13 @@ class Mixture:
         """Restore a state that `freeze` returned, or raise."""
         require(isinstance(fields, dict), "a mixture must have fields")
         late = _read_late(arrays, self._n)
-        n_rows = self._n_shares * (POWERS if late else 1)
-        log_odds, mixed = (
-            array_of(arrays, "log_odds", n_rows + 1),
-            array_of(arrays, "mixed", self._n),
-        )
-        weights = array_of(arrays, "weights", n_rows, self._n)
-        powers = array_of(arrays, "powers", POWERS)
-        require(((powers > 0.0) & (powers <= 1.0)).all(), "powers must be in (0, 1]")
-        self._check_weights(log_odds, weights, mixed)
         n_samples = as_int(fields["n_samples"], "n_samples")
         n_labels = as_int(fields["n_labels"], "n_labels", n_samples)
-        is_grouped = n_labels > n_samples
-        require(not is_grouped or bool(n_samples and late), "only groups have several labels")
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
+        learned = [arrays[name] for name in ("log_odds", "weights", "mixed", "powers")]
+        self.kernel.read(n_samples, n_labels, *learned, late)
         self.delay = MeanDelay(n_late, mean_delay)
-        self.kernel.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
-
-    def _check_weights(
-        self,
-        log_odds: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        mixed: NDArray[np.float64],
-    ) -> None:
-        """Raise unless the weights in a state can be those of these predictors and shares."""
-        # The last one is that of the raw score, which is not always mixed with the others.
-        best = log_odds.max(), log_odds[:-1].max()
-        require(0.0 in best, "the best share must have the log 0")
-        require((log_odds >= -_LARGEST_SUM).all(), "log odds must be in range")
-        repeated = len(weights) // self._n_shares
-        without_sharing = np.tile(np.array(self._settings[1]) == 0.0, repeated)
-        logs = weights[without_sharing]
-        # The logs are relative to the largest, and the least prior is far above exp(-700).
-        require((logs.max(axis=1) > -700.0).all() and (logs <= 0.0).all(), "logs must be in range")
-        require((weights[~without_sharing] > 0.0).all(), "shared weights must be positive")
-        for row in (*weights[~without_sharing], mixed):
-            require((row >= 0.0).all() and abs(row.sum() - 1.0) < 1e-9, "weights must sum to 1")
 
 
 def mean_lateness(rows: Sequence[Row], n_samples: int) -> float:
@@ -314,9 +285,9 @@ def _read_late(arrays: Arrays, n: int) -> tuple[NDArray[np.float64], ...]:
         return ()
     shapes = ((8, n), (8,), (8, n), (n,), (n,), (8,), (4,))
     late = tuple(array_of(arrays, name, *shape) for name, shape in zip(_LATE, shapes, strict=True))
-    sums = [late[_LATE.index(name)] for name in ("sums", "totals")]
-    squares = [late[i] for i, name in enumerate(_LATE) if name not in ("sums", "totals")]
-    require(all((part >= 0.0).all() for part in squares), "squares must not be negative")
-    require(all((abs(part) <= _LARGEST_SUM).all() for part in sums), "sums must be in range")
-    require(all((part <= _LARGEST_SQUARE).all() for part in squares), "squares must be in range")
+    for name, part in zip(_LATE, late, strict=True):
+        if name in ("sums", "totals"):
+            require(are_within(part, -_LARGEST_SUM, _LARGEST_SUM), "sums must be in range")
+        else:
+            require(are_within(part, 0.0, _LARGEST_SQUARE), "squares must be in range")
     return late

@@ -1,8 +1,9 @@
 """The calibrators that the options of ``streamcal calibrate`` ask for."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamcal._validation import check_choice
 from streamcal.cli.summary import Totals
@@ -30,13 +31,13 @@ class Method(StrEnum):
 
 
 _ALL = ("loss", "prior", "window", "half_life", "max_scores", "interpolation")
-# The class of each calibrator, and the options that it takes.
-_CALIBRATORS: dict[Method, tuple[str, tuple[str, ...]]] = {
-    Method.hedge: ("HedgedCalibrator", ()),
-    Method.isotonic: ("IsotonicCalibrator", _ALL),
-    Method.platt: ("PlattCalibrator", ("half_life",)),
-    Method.beta: ("BetaCalibrator", ("half_life",)),
-    Method.histogram: ("HistogramCalibrator", ("half_life",)),
+# The class of each calibrator in the package `calibration`, and the options that it takes.
+_CALIBRATORS: dict[Method, tuple[Callable[[Any], "type[Calibrator]"], tuple[str, ...]]] = {
+    Method.hedge: (lambda package: package.HedgedCalibrator, ()),
+    Method.isotonic: (lambda package: package.IsotonicCalibrator, _ALL),
+    Method.platt: (lambda package: package.PlattCalibrator, ("half_life",)),
+    Method.beta: (lambda package: package.BetaCalibrator, ("half_life",)),
+    Method.histogram: (lambda package: package.HistogramCalibrator, ("half_life",)),
 }
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 
@@ -85,7 +86,7 @@ class Settings:
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         del given["calibrator"]
-        kind, options = _CALIBRATORS[self.calibrator]
+        class_of, options = _CALIBRATORS[self.calibrator]
         for name in given:
             if name not in options:
                 option = name.replace("_", "-")
@@ -93,7 +94,7 @@ class Settings:
                 raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
         if self.loss is not None:
             check_choice(self.loss, "loss", LOSSES)
-        made: calibration.Calibrator = getattr(calibration, kind)(**given)
+        made: calibration.Calibrator = class_of(calibration)(**given)
         if segment is None:
             return made
         # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.

@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+VIEW_BYTES: int
+
 class Expert:
     def learn(self, score: float, y: float, w: float) -> None: ...
     def predict(self, score: float) -> float: ...

@@ -7,9 +7,19 @@ This class has the lock and the loops over many samples. Any thread may call its
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.samples cimport check_lengths, is_sample
 
+import sys
+
 import numpy as np
 
 from streamcal.kernels.exclusive import no_fork
+
+
+# Of an array that a compiled object keeps, beside its numbers: its objects of NumPy and of Cython.
+VIEW_BYTES = sys.getsizeof(np.empty(0)) + type(view_of(np.empty(0))).__basicsize__
+
+
+cdef object view_of(const double[::1] array):
+    return array
 
 
 def restored(kind, settings, state):

@@ -41,10 +41,12 @@ from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped
 from streamcal.kernels.samples cimport is_sample
+from streamcal.kernels.state_bytes cimport require
 from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 import numpy as np
 
+from streamcal.kernels import expert
 from streamcal.kernels.exclusive import no_fork
 
 cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
@@ -54,6 +56,9 @@ cdef enum:
     POWERS = 3  # kinds of rows: with the power η, with 1, and with current predictions
     CURRENT = 2  # which of them that is
 
+# Beyond all that 2**53 samples with the greatest weight add up to.
+cdef double LARGEST_SUM = 1e80
+cdef size_t VIEW_BYTES = expert.VIEW_BYTES
 cdef double PRIOR_OF_CURRENT = 0.5  # of such a row, if that of another one is 1
 
 
@@ -93,6 +98,12 @@ cdef class Hedge(Exclusive):
         logs = np.log(self.prior)
         self.weights = np.array([self.prior if share else logs for share in shares])
         self.gains = np.empty(max(n, POWERS * len(shares)))
+
+    def __sizeof__(self):
+        cdef Py_ssize_t n = self.prior.shape[0], n_rows = self.shares.shape[0]
+        cdef size_t n_numbers = n_rows * (n + 2) + 2 * POWERS + 4 * n + POWERS * self.n_shares
+        n_numbers += self.gains.shape[0]
+        return object.__sizeof__(self) + n_numbers * sizeof(double) + 10 * VIEW_BYTES
 
     # For Python -----------------------------------------------------------------------------------
 
@@ -615,6 +626,42 @@ cdef class Hedge(Exclusive):
         finally:
             self.release()
 
+    def read(self, n_samples, n_labels, log_odds, weights, mixed, powers, late):
+        """Set the state to what bytes hold, or raise ``ValueError``; ``late`` has been checked."""
+        cdef const double[::1] odds = log_odds, served = mixed, rates = powers
+        cdef const double[:, ::1] rows = weights
+        cdef Py_ssize_t n = self.prior.shape[0], k, i
+        cdef Py_ssize_t n_rows = self.n_shares * (POWERS if late else 1)
+        cdef double best = -INFINITY, largest
+        require(
+            odds.shape[0] == n_rows + 1 and rows.shape[0] == n_rows and rows.shape[1] == n
+            and served.shape[0] == n and rates.shape[0] == POWERS,
+            "there must be weights of all calibrators in all rows",
+        )
+        for k in range(n_rows):
+            require(-LARGEST_SUM <= odds[k] < INFINITY, "log odds must be in range")
+            best = max(best, odds[k])
+        # The last one is that of the raw score, which is not always mixed with the others.
+        require(-LARGEST_SUM <= odds[n_rows] < INFINITY, "log odds must be in range")
+        require(best == 0.0 or max(best, odds[n_rows]) == 0.0, "the best share must have the log 0")
+        for k in range(n_rows):
+            if self.shares[k % self.n_shares] > 0.0:
+                check_shares(&rows[k, 0], n, True)
+                continue
+            # The logs are relative to the largest, and the least prior is far above exp(-700).
+            largest = -INFINITY
+            for i in range(n):
+                require(-INFINITY < rows[k, i] <= 0.0, "logs must be in range")
+                largest = max(largest, rows[k, i])
+            require(largest > -700.0, "logs must be in range")
+        check_shares(&served[0], n, False)
+        for k in range(POWERS):
+            require(0.0 < rates[k] <= 1.0, "powers must be in (0, 1]")
+        require(
+            n_labels == n_samples or (n_samples > 0 and late), "only groups have several labels"
+        )
+        self.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
+
     def restore(self, n_samples, n_labels, log_odds, weights, mixed, powers, late):
         """Set the state to what `state` returned."""
         if late:
@@ -627,6 +674,18 @@ cdef class Hedge(Exclusive):
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
         self.powers = np.array(powers)
+
+
+cdef int check_shares(const double *weights, Py_ssize_t n, bint positive) except -1:
+    """Raise unless weights sum to 1."""
+    cdef double total = 0.0
+    cdef Py_ssize_t i
+    for i in range(n):
+        require(weights[i] >= 0.0, "weights must sum to 1")
+        require(not positive or weights[i] > 0.0, "shared weights must be positive")
+        total += weights[i]
+    require(-1e-9 < total - 1.0 < 1e-9, "weights must sum to 1")
+    return 0
 
 
 cdef bint may_refuse(expert):

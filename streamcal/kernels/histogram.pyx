@@ -32,7 +32,7 @@ CELLS_PER_BIN = 16
 LARGEST_GROWTH = 2.0**128
 
 cdef double largest_growth = LARGEST_GROWTH
-cdef Py_ssize_t FIRST_CELLS = 64
+cdef Py_ssize_t FIRST_CELLS = 8
 
 
 cdef struct Cell:

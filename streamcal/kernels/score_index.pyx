@@ -309,6 +309,8 @@ cdef class ScoreIndex(Shared):
             self.replace(written, slots, fold)
         finally:
             free(slots)
+        if queue.shape[0] > FIRST_QUEUE:
+            self.set_queue(queue.shape[0], False)
         for i in range(queue.shape[0]):
             self.push(queue[i, 0], queue[i, 1], queue[i, 2])
         return 0
@@ -1237,9 +1239,7 @@ cdef int check_window(
 ) except -1:
     """Do what `check_held` does."""
     cdef Py_ssize_t n = scores.shape[0], low, high, middle, i
-    cdef int64_t *left = <int64_t *> malloc((n + 1) * sizeof(int64_t))
-    if left == NULL:
-        raise MemoryError
+    cdef int64_t *left = <int64_t *> allocated(n, sizeof(int64_t))
     try:
         for i in range(n):
             left[i] = counts[i]

@@ -85,6 +85,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from streamcal._validation import is_na
+from streamcal.kernels import expert
 from streamcal.kernels.expert import restored
 
 cdef enum:
@@ -106,6 +107,7 @@ cdef double AGAINST = 9.0  # (1 − ρ) / ρ, the odds that such a term is 0 bef
 cdef double MOST_MEAN = 30.0
 cdef int N_COMPARED = 8  # terms, to find one to replace
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little")  # of the hash tables
+cdef size_t VIEW_BYTES = expert.VIEW_BYTES
 cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
 
 
@@ -119,15 +121,19 @@ cdef struct Term:
     float prior[SPEEDS]  # the prior variance with which it was counted
 
 
+cdef struct Found:  # a term of a sample
+    uint64_t key
+    Py_ssize_t place  # -1 for one that is not kept
+    double mean[SPEEDS]  # now
+    double variance[SPEEDS]
+
+
 cdef struct Sample:
     double answers[ANSWERS]
     double x  # the slope's feature
     double log_odds[SPEEDS]  # without integrating over the uncertainty
     double variance[SPEEDS]  # of these
-    uint64_t keys[MOST_TERMS]  # of the terms
-    Py_ssize_t places[MOST_TERMS]  # of the terms, -1 for one that is not kept
-    double means[MOST_TERMS][SPEEDS]  # of the terms, now
-    double variances[MOST_TERMS][SPEEDS]
+    Found *found  # the term of each group
 
 
 # Hashes of values ---------------------------------------------------------------------------------
@@ -325,6 +331,7 @@ cdef class SegmentTerms:
         self.members = np.array([f for c in self.crossings for f in c], dtype=np.intp)
         self.bounds = np.cumsum([0, *map(len, self.crossings)], dtype=np.intp)
         self.random = 1
+        self.sample.found = <Found *> zeros(self.n_groups, sizeof(Found))
         self.make_room(0)
         for group in (INTERCEPT, SLOPE):
             self.terms[group].key, self.terms[group].group = 0, group
@@ -333,6 +340,7 @@ cdef class SegmentTerms:
     def __dealloc__(self):
         free(self.terms)
         free(self.slots)
+        free(self.sample.found)
 
     # For Python -----------------------------------------------------------------------------------
 
@@ -486,7 +494,7 @@ cdef class SegmentTerms:
         found = np.empty((self.n_groups, 2, MODELS))
         cdef double[:, :, ::1] out = found
         for group in range(self.n_groups):
-            self.moments(group, self.sample.places[group], &out[group, 0, 0], &out[group, 1, 0])
+            self.moments(group, self.sample.found[group].place, &out[group, 0, 0], &out[group, 1, 0])
         return found
 
     @property
@@ -500,23 +508,24 @@ cdef class SegmentTerms:
         return self.room * sizeof(Term) + self.n_slots * sizeof(uint32_t)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + self.memory_usage
+        cdef size_t of_groups = self.n_groups * (sizeof(Found) + (1 + 3 * SPEEDS) * sizeof(double))
+        return object.__sizeof__(self) + self.memory_usage + of_groups + 6 * VIEW_BYTES
 
     # Predict --------------------------------------------------------------------------------------
 
     cdef void find_terms(self, const uint64_t *hashes) noexcept nogil:
         """Find the places of a sample's terms."""
         cdef Py_ssize_t group, slot
-        self.sample.places[INTERCEPT], self.sample.places[SLOPE] = INTERCEPT, SLOPE
+        self.sample.found[INTERCEPT].place, self.sample.found[SLOPE].place = INTERCEPT, SLOPE
         # Most terms are in no cache, so all are asked for before the first one is used.
         for group in range(FIRST_FIELD, self.n_groups):
-            self.sample.keys[group] = self.key_of(group, hashes)
-            prefetch(&self.slots[self.home(self.sample.keys[group])], sizeof(uint32_t))
+            self.sample.found[group].key = self.key_of(group, hashes)
+            prefetch(&self.slots[self.home(self.sample.found[group].key)], sizeof(uint32_t))
         for group in range(FIRST_FIELD, self.n_groups):
-            slot = self.slots[self.home(self.sample.keys[group])]
+            slot = self.slots[self.home(self.sample.found[group].key)]
             prefetch(&self.terms[max(slot - 1, 0)], sizeof(Term))
         for group in range(FIRST_FIELD, self.n_groups):
-            self.sample.places[group] = self.find(self.sample.keys[group])
+            self.sample.found[group].place = self.find(self.sample.found[group].key)
 
     cdef void predict_sample(self, double base) noexcept nogil:
         """Compute the answers for the sample whose terms were found."""
@@ -532,14 +541,14 @@ cdef class SegmentTerms:
         for k in range(MODELS):
             log_odds[k], total[k] = u, 0.0
         for group in range(self.n_groups):
-            self.moments(group, self.sample.places[group], mean, variance)
+            self.moments(group, self.sample.found[group].place, mean, variance)
             x = self.sample.x if group == SLOPE else 1.0
             for k in range(MODELS):
                 log_odds[k] += x * mean[k]
                 total[k] += x * x * variance[k]
             for k in range(SPEEDS):  # those that learn
-                self.sample.means[group][k] = mean[k]
-                self.sample.variances[group][k] = variance[k]
+                self.sample.found[group].mean[k] = mean[k]
+                self.sample.found[group].variance[k] = variance[k]
         for k in range(SPEEDS):
             self.sample.log_odds[k], self.sample.variance[k] = log_odds[k], total[k]
         for k in range(MODELS):
@@ -615,8 +624,8 @@ cdef class SegmentTerms:
             h = w * p * (1.0 - p)
             gains[k] = h / (1.0 + h * V)
         for group in range(self.n_groups):
-            if self.sample.places[group] < 0:
-                self.sample.places[group] = self.add_term(self.sample.keys[group], group)
+            if self.sample.found[group].place < 0:
+                self.sample.found[group].place = self.add_term(self.sample.found[group].key, group)
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
         self.learn_priors()
         self.n_samples += 1
@@ -627,13 +636,13 @@ cdef class SegmentTerms:
         self, Py_ssize_t group, double x, const double *pulls, const double *gains
     ) noexcept nogil:
         """Let the sample's term of a group learn its part."""
-        cdef Term *term = &self.terms[self.sample.places[group]]
+        cdef Term *term = &self.terms[self.sample.found[group].place]
         cdef double mean, variance, prior
         cdef int k
         if term.learned >= 0.0:
             self.count(term, -1.0)
         for k in range(SPEEDS):
-            mean, variance = self.sample.means[group][k], self.sample.variances[group][k]
+            mean, variance = self.sample.found[group].mean[k], self.sample.found[group].variance[k]
             mean = min(max(mean + variance * x * pulls[k], -MOST_MEAN), MOST_MEAN)
             variance = max(variance * (1.0 - variance * x * x * gains[k]), LEAST_VARIANCE)
             prior = self.prior_variances[group, k]
@@ -711,7 +720,7 @@ cdef class SegmentTerms:
             )
             is_used = self.terms[place].learned == self.n_samples
             for group in range(FIRST_FIELD, self.n_groups):
-                is_used |= self.sample.places[group] == place
+                is_used |= self.sample.found[group].place == place
             if is_used:
                 continue
             information = self.information(place)

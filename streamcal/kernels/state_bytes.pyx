@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
-from libc.math cimport isfinite
+from libc.float cimport DBL_MAX
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
@@ -223,7 +223,7 @@ def array_of(dict arrays not None, str name not None, *shape, dtype=np.float64, 
     lengths = array.shape
     if not fits(lengths, shape):
         raise ValueError(f"{name} must have the shape {shape}, got {lengths}")
-    if finite and (found is FLOATS or found == FLOATS) and not are_finite(array):
+    if finite and (found is FLOATS or found == FLOATS) and not lie_within(array, -DBL_MAX, DBL_MAX):
         raise ValueError(f"{name} must hold finite numbers")
     return array
 
@@ -239,16 +239,29 @@ cdef bint fits(tuple lengths, tuple shape) except -1:
     return True
 
 
-cdef bint are_finite(object array) except -1:
+def are_within(array, double low, double high):
+    """Return whether all floats of an array lie in a closed range; NaN does not.
+
+    Examples
+    --------
+    >>> are_within(np.array([0.5, 1.0]), 0.0, 1.0), are_within(np.array([np.nan]), 0.0, 1.0)
+    (True, False)
+    """
+    return lie_within(array, low, high)
+
+
+cdef bint lie_within(object array, double low, double high) except -1:
+    """Do what `are_within` does."""
     cdef Py_buffer view
     cdef const double *numbers
     cdef Py_ssize_t i
     cdef bint found = True
-    if not array.flags.c_contiguous:
-        return np.isfinite(array).all()
+    if array.dtype != FLOATS:
+        raise TypeError(f"there must be floats, got {array.dtype}")
+    array = np.ascontiguousarray(array)
     PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
     numbers = <const double *> view.buf
     for i in range(view.len // <Py_ssize_t> sizeof(double)):
-        found &= isfinite(numbers[i])
+        found &= low <= numbers[i] <= high
     PyBuffer_Release(&view)
     return found

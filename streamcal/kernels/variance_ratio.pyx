@@ -22,6 +22,8 @@ from libc.math cimport exp, log
 
 import numpy as np
 
+from streamcal.kernels.expert import VIEW_BYTES
+
 
 cdef enum:
     BLOCKS = 8  # to a window, so two are about d values
@@ -44,6 +46,11 @@ cdef class VarianceRatio:
         self.at_once = np.zeros(n_series)
         self.totals = np.zeros(n_series)
         self.spans = np.zeros(BLOCKS)
+
+    def __sizeof__(self):
+        cdef Py_ssize_t n = self.at_once.shape[0]
+        cdef size_t n_numbers = BLOCKS * (2 * n + 2) + 2 * n
+        return object.__sizeof__(self) + n_numbers * sizeof(double) + 6 * VIEW_BYTES
 
     cdef void add(self, const double *values, double weight, double delay) noexcept nogil:
         """Add a value of each series, less the mean of these values."""
