@@ -142,6 +142,14 @@ def cluster_session(
 
 def states(spark: SparkSession, checkpoint: Path) -> dict[str | None, bytes]:
     """Return the calibrators that a query has committed, as bytes by key."""
-    reader = spark.read.format("statestore").option("stateVarName", "calibrator")
-    rows = reader.load(str(checkpoint)).selectExpr("string(key.key) key", "value.calibrator")
-    return {row.key: bytes(row.calibrator) for row in rows.collect()}
+    reader = spark.read.format("statestore").option("stateVarName", "calibrators")
+    pages = reader.load(str(checkpoint)).selectExpr(
+        "explode(split(user_map_value.calibrators, ' ')) entry"
+    )
+    rows = pages.selectExpr(
+        "string(unbase64(nullif(split_part(entry, ':', 1), '-'))) key",
+        "unbase64(split_part(entry, ':', 2)) calibrator",
+    ).collect()
+    found = {row.key: bytes(row.calibrator) for row in rows}
+    assert len(found) == len(rows), "a key has two calibrators"
+    return found

@@ -142,11 +142,11 @@ def test_in_a_stream_of_spark() -> None:
     pytest.importorskip("pyspark")
     import pyarrow as pa
 
-    from streamcal.spark.stream import _Learner, _maker
+    from streamcal.spark.samples import Columns, Samples
+    from streamcal.spark.stream import _maker
 
     make = _maker(Shops())
-    learner = _Learner(make, "k", "score", "label", None, None, "p")
     table = pa.table({"score": [0.5] * 3, "label": [1.0, None, 1.0], "shop": ["a", "a", "a"]})
-    values, learned = learner._predict_learn(make(), table)
-    assert learned
-    assert values.tolist() == [0.5, 0.75, 0.75]
+    samples = Samples([table], Columns(None, "score", "label", None, None), make())
+    assert samples.learn(0, make())
+    assert samples.values().tolist() == [0.5, 0.75, 0.75]

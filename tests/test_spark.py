@@ -1,6 +1,5 @@
 """Streams on Spark, real ones: each is compared, bit for bit, with one process."""
 
-import itertools
 import os
 import re
 import shutil
@@ -10,18 +9,15 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
-from unittest.mock import Mock
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark import TaskContext
 from pyspark.errors import PythonException, StreamingQueryException
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql import DataFrame
 
 import streamcal
 import streamcal.spark
@@ -32,8 +28,6 @@ from streamcal import (
     SegmentCalibrator,
     losses,
 )
-from streamcal.spark import bundles
-from streamcal.spark.stream import _Learner
 from tests.spark_cluster import cluster_session, session, states, wait_for
 
 
@@ -309,14 +303,15 @@ def test_names_with_dots_are_names(spark: Any, tmp_path: Path) -> None:
 
 
 @needs_java
-def test_a_checkpoint_keeps_its_columns(spark: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_its_columns_and_buckets(spark: Any, tmp_path: Path) -> None:
     """Also if all values of the other column are new keys."""
     rows = make_rows(300).append_column("other", pa.array(np.full(300, "x")))
     folder = write(tmp_path / "in", [rows])
 
-    def go(key: str, weight: str | None) -> None:
+    def go(key: str, weight: str | None, n_buckets: int = 5) -> None:
         frame = stream(spark, folder, f"{SCHEMA}, other string")
         columns: Any = {"key": key, "score": "score", "label": "label", "weight": weight}
+        columns["n_buckets"] = n_buckets
         run(streamcal.spark.calibrate(frame, calibrator=PlattCalibrator, **columns), tmp_path)
 
     go("key", None)
@@ -325,136 +320,14 @@ def test_a_checkpoint_keeps_its_columns(spark: Any, tmp_path: Path) -> None:
     message = "must be those of the checkpoint, 'key', 'score', 'label', got 'other', 'score', 'la"
     with pytest.raises(StreamingQueryException, match=message):
         go("other", None)
+    with pytest.raises(StreamingQueryException, match=r"`n_buckets` .* 5, got 6; pass 5"):
+        go("key", None, 6)
     assert states(spark, tmp_path / "checkpoint") == before
     go("key", "weight")
     assert states(spark, tmp_path / "checkpoint") != before
 
 
-class Values(dict[str, Any]):
-    """The state of one key, by name, as Spark keeps it."""
-
-    def getValueState(self, name: str, schema: Any) -> Any:
-        return Mock(get=lambda: self.get(name), update=lambda value: self.update({name: value}))
-
-
-def learner_of(values: Values, key: str | None, score: str, label: str) -> _Learner:
-    learner = _Learner(PlattCalibrator, key, score, label, "weight", None, "p")
-    learner.init(cast("StatefulProcessorHandle", values))
-    return learner
-
-
-def mark() -> Row:
-    return Row(key=bundles.MARK, partition=0, number=0, rows=None)
-
-
-def test_columns_of_a_checkpoint() -> None:
-    values, columns = Values(), ["key", "score", "label"]
-    for _ in range(2):  # the second time they are the same
-        learner = learner_of(values, *columns)
-        assert list(learner.handleInputRows((bundles.MARK,), iter([mark(), mark()]), None)) == []
-    assert values.keys() == {"columns"}
-    before = dict(values)
-    for at, names in itertools.product(range(3), ([None], ["id"])):
-        changed = [*columns[:at], *names, *columns[at + 1 :]]
-        learner = learner_of(values, *changed)
-        message = re.escape(f"got {', '.join(map(repr, changed))}; use another checkpoint")
-        with pytest.raises(ValueError, match=message):
-            list(learner.handleInputRows((bundles.MARK,), iter([mark()]), None))
-        assert values == before
-
-
-def test_a_key_may_have_the_bytes_of_the_mark() -> None:
-    """Its rows come with the marks of all partitions, and are learned as those of other keys."""
-    rows = make_rows(300).filter(pc.equal(make_rows(300)["key"], "k1"))
-    packed = [bundles.pack(rows.slice(0, 20)), bundles.pack(rows.slice(20))]
-    found = [Row(key=b"", partition=1, number=n, rows=part) for n, part in enumerate(packed)]
-    values = Values()
-    learner = learner_of(values, "key", "score", "label")
-    out = learner.handleInputRows((bundles.MARK,), iter([found[1], mark(), found[0]]), None)
-    table = pa.concat_tables([bundles.unpack(row.rows) for row in out])
-    assert repr(table.drop_columns("p").to_pylist()) == repr(rows.to_pylist())
-    calibrated = dict(zip(table["id"].to_pylist(), table["p"].to_pylist(), strict=True))
-    wanted, calibrators = one_process(rows, PlattCalibrator)
-    assert calibrated == wanted
-    assert values["calibrator"] == (calibrators["k1"],)
-
-
 # Rows that are wide, or many of one key -----------------------------------------------------------
-
-
-class Context:
-    """What `Bundler` asks Spark for in a task."""
-
-    @staticmethod
-    def partitionId() -> int:
-        return 7
-
-
-def bundled(
-    monkeypatch: pytest.MonkeyPatch, batches: list[pa.RecordBatch], key: str | None
-) -> list[pa.RecordBatch]:
-    monkeypatch.setattr(TaskContext, "get", Context)
-    return list(bundles.Bundler(batches[0].schema.names, key)(iter(batches)))
-
-
-@pytest.mark.parametrize("key", ["key", None])
-@pytest.mark.parametrize("width", [20, 1_000, 200_000])
-def test_bundles_and_batches_are_limited_in_bytes(
-    monkeypatch: pytest.MonkeyPatch, key: str | None, width: int
-) -> None:
-    """Spark copies each bundle, and each batch, as a whole."""
-    n = 40_000_000 // (width + 100)
-    table = pa.table(
-        {
-            "id": np.arange(n),
-            "key": [f"k{i % 3}" for i in range(n)],
-            "text": [chr(65 + i % 50) * width for i in range(n)],
-        }
-    )
-    found = bundled(monkeypatch, table.to_batches(max_chunksize=10_000), key)
-    limit = bundles.BYTES
-    mark, *rest = (bundle for batch in found for bundle in batch.to_pylist())
-    assert (mark["key"], mark["rows"]) == (bundles.MARK, None)
-    assert max(len(bundle["rows"]) for bundle in rest) < 1.1 * limit
-    assert max(batch.nbytes for batch in found) < 2.1 * limit
-    assert len(rest) < 10 + 5 * 40_000_000 / limit  # not far more than it takes
-    assert {bundle["partition"] for bundle in rest} == {7}
-    numbers = [bundle["number"] for bundle in rest]
-    assert numbers == sorted(set(numbers))
-    back = list(bundles.unbundle(iter([batch.slice(1) for batch in found[:1]] + found[1:])))
-    assert max(batch.nbytes for batch in back) < 2.1 * limit
-    rows = pa.Table.from_batches(back)
-    if key is None:
-        assert rows.equals(table)
-    else:  # the rows of a key are in order
-        for name in ("k0", "k1", "k2"):
-            wanted = table.filter(pc.equal(table["key"], name))
-            assert rows.filter(pc.equal(rows["key"], name)).equals(wanted)
-
-
-def test_a_row_may_be_larger_than_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pa.table({"key": ["a", "b", "a"], "text": ["x" * 9_000_000, "y", "z" * 5_000_000]})
-    found = bundled(monkeypatch, table.to_batches(), "key")
-    sizes = [len(bundle["rows"]) for batch in found[1:] for bundle in batch.to_pylist()]
-    assert [size // 1_000_000 for size in sizes] == [9, 5, 0]
-
-
-@pytest.mark.parametrize("limit", [1, 300, 5_000, 1 << 22])
-def test_rows_of_many_tables_in_any_order(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(bundles, "BYTES", limit)
-    random = np.random.default_rng(limit)
-    sizes = [5, 1, 0, 40, 17]
-    tables = [
-        pa.table(
-            {"a": random.random(size), "b": pa.array(["b" * k for k in range(size)], pa.string())}
-        )
-        for size in sizes
-    ]
-    places = random.permutation(sum(sizes))
-    found = list(bundles.in_order(tables, places))
-    assert pa.concat_tables(found).equals(pa.concat_tables(tables).take(places))
-    n_bytes = sum(table.nbytes for table in tables)
-    assert len(found) >= min(len(places), n_bytes // limit)
 
 
 @needs_java
@@ -571,6 +444,9 @@ def arguments(spark: Any) -> dict[Any, Any]:
         ({"weight": "label"}, TypeError, "`weight` must be a column of numbers, got 'label'"),
         ({"order": "list"}, TypeError, "`order` must be .*, got 'list' of type array<bigint>"),
         ({"new_column": "score"}, ValueError, "`new_column` must be a new column, got 'score'"),
+        ({"n_buckets": 0}, ValueError, "`n_buckets` must be .* got 0"),
+        ({"n_buckets": 1 << 21}, ValueError, "`n_buckets` must be .* got 2097152"),
+        ({"n_buckets": 2.5}, ValueError, "`n_buckets` must be .* got 2.5"),
         ({"new_column": ""}, TypeError, "`new_column` must be the name of a column, got ''"),
         ({"calibrator": 3}, TypeError, "`calibrator` must be a Calibrator or a function .*, got 3"),
         (

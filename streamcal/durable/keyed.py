@@ -14,14 +14,13 @@ from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache, Live
-from streamcal.durable.keys import Groups, group, name_of
+from streamcal.durable.keys import FEW, Groups, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.one_by_one import OneByOne
 from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
-FEW = 8  # samples of a key in a batch, below which one call for each is quicker than arrays
 
 
 class Samples(NamedTuple):

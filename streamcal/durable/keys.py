@@ -1,5 +1,6 @@
 """Keys of calibrators: which values are keys, their names in a store, and samples by key."""
 
+import hashlib
 import json
 from collections.abc import Hashable, Iterable
 from json.encoder import encode_basestring_ascii
@@ -11,6 +12,8 @@ from streamcal._state import as_name
 
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
+
+FEW = 8  # samples of a key in a batch, below which one call for each is quicker than arrays
 
 Groups = dict[Any, Any]
 """Positions of samples by key: lists, or the slice of all samples."""
@@ -84,6 +87,17 @@ def key_of(name: str) -> Any:
 
 def _as_key(plain: Any) -> Any:
     return tuple(map(_as_key, plain)) if isinstance(plain, list) else plain
+
+
+def hash_of(name: bytes) -> int:
+    """Return a number of 64 bits that is the same on every machine and in every run.
+
+    Examples
+    --------
+    >>> hash_of(b"shop") % 256
+    6
+    """
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def not_a_key(key: Any) -> TypeError:

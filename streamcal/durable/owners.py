@@ -5,12 +5,11 @@ the stores of other processes. They fit together if all processes have learned t
 the stream, up to one position. A calibrator that is copied then continues as in one process.
 """
 
-import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from streamcal._validation import MOST_COUNT, check_count
-from streamcal.durable.keys import PREFIX, key_of, name_of
+from streamcal.durable.keys import PREFIX, hash_of, key_of, name_of
 from streamcal.durable.labels import JOIN, LabelJoin
 from streamcal.durable.store import Store
 
@@ -39,8 +38,7 @@ def owner(key: Hashable, n_processes: int) -> int:
     """
     check_count(n_processes, "n_processes")
     name = name_of(key).removeprefix(PREFIX)
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % n_processes
+    return hash_of(name.encode()) % n_processes
 
 
 def copy_keys(

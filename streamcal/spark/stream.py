@@ -1,22 +1,22 @@
 """One calibrator per key on a stream of Spark Structured Streaming.
 
-Spark's `transformWithState` stores a value per key, here a calibrator as bytes, and commits
-it with the offsets of the micro-batch. So each row is learned exactly once if processes die. A
-micro-batch takes three steps:
+Spark's `transformWithState` stores values for each bucket of keys, here calibrators as bytes, and
+commits them with the offsets of the micro-batch. So each row is learned exactly once if processes
+die. A micro-batch takes three steps:
 
-1. Each partition makes bundles of its rows, see `streamcal.spark.bundles`.
-2. The bundles of a key are joined in order by the worker with its calibrator. One
-   `predict_learn_many` predicts and learns the rows; then the calibrator is stored.
+1. Each partition makes bundles of its rows, one for each bucket: `streamcal.spark.bundles`.
+2. A worker joins the bundles of a bucket, in order, to samples of its keys
+   (`streamcal.spark.samples`). The calibrators of these keys are read from the bucket's pages
+   (`streamcal.spark.pages`), predict and learn the samples, and are written to the pages.
 3. The bundles, which now have calibrated values, are split into rows again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -36,8 +36,9 @@ from pyspark.sql.types import (
 )
 
 from streamcal._state import Stateful
+from streamcal._validation import check_count
 from streamcal.calibration.base import Calibrator, is_calibrator
-from streamcal.spark import bundles
+from streamcal.spark import bundles, pages
 from streamcal.spark.columns import (
     check_column,
     check_fields,
@@ -45,13 +46,16 @@ from streamcal.spark.columns import (
     check_samples,
     is_number,
 )
+from streamcal.spark.samples import Columns, Samples
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
 _ORDERS = "must be a column of numbers, strings, dates or times"
 
-_STATE = StructType([StructField("calibrator", BinaryType())])
+N_BUCKETS = 64  # each costs some milliseconds in a micro-batch in which it has rows
+MOST_BUCKETS = 1 << 20
+
 _COLUMNS = StructType([StructField("columns", StringType())])
 
 
@@ -65,6 +69,7 @@ def calibrate(
     weight: str | None = None,
     order: str | None = None,
     new_column: str = "calibrated",
+    n_buckets: int = N_BUCKETS,
 ) -> DataFrame:
     """Return a stream with one more column: the score of each row, calibrated from earlier rows.
 
@@ -96,6 +101,10 @@ def calibrate(
         and within a partition that of the source.
     new_column : str
         The name of the new column, of doubles.
+    n_buckets : int
+        The number of buckets that keys are distributed over by a hash, from 1 to 2²⁰; a worker
+        learns the rows of a bucket at once. The first run of a checkpoint fixes it. The default is
+        right for up to some 10⁷ keys; take at least four times the number of cores.
 
     Returns
     -------
@@ -109,8 +118,8 @@ def calibrate(
         If ``df`` is not a data frame, the type of a column is not supported, or ``calibrator`` is
         neither a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
     ValueError
-        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, or the
-        session does not keep its state in RocksDB.
+        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, ``n_buckets``
+        is out of range, or the session does not keep its state in RocksDB.
 
     Notes
     -----
@@ -126,9 +135,10 @@ def calibrate(
 
     A key keeps the parameters of its calibrator: after a restart another ``calibrator`` applies
     only to new keys. If ``key``, ``score`` or ``label`` are other columns than those that a
-    checkpoint has learned from, its query ends with an error at the first rows. The order of
-    micro-batches is that of the source; if a key is read from several partitions at once, ``order``
-    sorts only within a micro-batch.
+    checkpoint has learned from, or ``n_buckets`` is another number, its query ends with an error at
+    the first rows. Without a key all rows are one bucket. The order of micro-batches is that of the
+    source; if a key is read from several partitions at once, ``order`` sorts only within a
+    micro-batch.
     """
     _check_stream(df)
     schema = df.schema
@@ -138,13 +148,15 @@ def calibrate(
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
     _check_new_column(schema, new_column)
+    check_count(n_buckets, "n_buckets", most=MOST_BUCKETS)
     make = _maker(calibrator)
     check_fields(schema, make().fields)
     # Spark takes a dot in the name of a column for a field of a struct.
     plain = df.toDF(*(f"c{number}" for number in range(len(schema.names))))
-    bundled = plain.mapInArrow(bundles.Bundler(schema.names, key), bundles.SCHEMA)
-    learned = bundled.groupBy("key").transformWithState(
-        _Learner(make, key, score, label, weight, order, new_column),
+    bundled = plain.mapInArrow(bundles.Bundler(schema.names, key, n_buckets), bundles.SCHEMA)
+    columns = Columns(key, score, label, weight, order)
+    learned = bundled.groupBy("bucket").transformWithState(
+        _Learner(make, columns, new_column, n_buckets),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
         outputMode="Append",
         timeMode="None",
@@ -220,75 +232,101 @@ def _listed(columns: dict[str, str | None]) -> str:
 
 
 class _Learner(StatefulProcessor):
-    """Step 2: predict and learn the bundles of one key."""
+    """Step 2: predict and learn the bundles of one bucket."""
 
     def __init__(
-        self,
-        make: Callable[[], Calibrator],
-        key: str | None,
-        score: str,
-        label: str,
-        weight: str | None,
-        order: str | None,
-        new_column: str,
+        self, make: Callable[[], Calibrator], columns: Columns, new_column: str, n_buckets: int
     ) -> None:
         self.make = make
-        self.key = key
-        self.score = score
-        self.label = label
-        self.weight = weight
-        self.order = order
+        self.columns = columns
         self.new_column = new_column
+        self.n_buckets = n_buckets
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the states: that of each key, and that of `bundles.MARK`."""
-        self.state = handle.getValueState("calibrator", _STATE)
-        self.columns = handle.getValueState("columns", _COLUMNS)
+        """Name the states: those of each bucket, and that of `bundles.MARK`."""
+        self.kept = handle.getValueState("columns", _COLUMNS)
+        self.starts = handle.getValueState("starts", pages.STARTS)
+        self.pages = handle.getMapState("calibrators", pages.START, pages.CALIBRATORS)
+        self.fresh = self.make()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """Predict and learn the rows of one key in a micro-batch."""
-        found = list(rows)
-        if any(bundle.rows is None for bundle in found):
+        """Predict and learn the rows of one bucket in a micro-batch."""
+        (bucket,) = key
+        if bucket == bundles.MARK:
+            for _ in rows:  # one of each partition
+                pass
             self._check_columns()
-        found = [bundle for bundle in found if bundle.rows is not None]
-        if found:
-            yield from self._learn(key, found)
+            return
+        found = self._limited(bucket, rows)
+        found.sort(key=lambda bundle: (bundle.partition, bundle.number))
+        tables = [bundles.unpack(bundle.rows) for bundle in found]
+        samples = Samples(tables, self.columns, self.fresh)
+        try:
+            self._learn(samples)
+        except pages.StateError as error:
+            raise ValueError(f"bucket {bucket} of keys: {error}") from error
+        places = samples.places
+        ordered = tables if places is None else bundles.in_order(tables, places)
+        yield from self._rows(ordered, samples.values())
 
     def _check_columns(self) -> None:
         """Raise unless the checkpoint was learned from these columns; keep them if it is new."""
-        columns = {"key": self.key, "score": self.score, "label": self.label}
-        stored = self.columns.get()
-        if not stored:
-            self.columns.update((json.dumps(columns),))
-        elif json.loads(stored[0]) != columns:
-            before = json.loads(stored[0])
+        columns = {name: getattr(self.columns, name) for name in ("key", "score", "label")}
+        kept = self.kept.get()
+        if not kept:
+            self.kept.update((json.dumps({**columns, "n_buckets": self.n_buckets}),))
+            return
+        before = json.loads(kept[0])
+        n_before = before.pop("n_buckets")
+        if before != columns:
             raise ValueError(
                 "`key`, `score` and `label` must be those of the checkpoint,"
                 f" {_listed(before)}, got {_listed(columns)}; use another checkpoint, or rename the"
                 " columns if they have the same values"
             )
+        if n_before != self.n_buckets and self.columns.key is not None:
+            raise ValueError(
+                f"`n_buckets` must be that of the checkpoint, {n_before}, got {self.n_buckets};"
+                f" pass {n_before}, or learn the stream again with another checkpoint"
+            )
 
-    def _learn(self, key: Any, found: list[Row]) -> Iterator[Row]:
-        """Predict and learn the bundles of a key."""
-        found.sort(key=lambda bundle: (bundle.partition, bundle.number))
-        tables = [bundles.unpack(bundle.rows) for bundle in found]
-        stored = self.state.get()
-        calibrator = _read(bytes(stored[0])) if stored else self.make()
-        samples = pa.concat_tables([self._samples(table, calibrator) for table in tables])
-        places = None
-        if self.order is not None:
-            indices = pc.sort_indices(samples, [(self.order, "ascending")])
-            places = indices.to_numpy().astype(np.int64)
-            samples = samples.take(places)
-        try:
-            values, learned = self._predict_learn(calibrator, samples)
-        except ValueError as error:
-            name = "null" if key[0] is None else repr(bytes(key[0]).decode(errors="replace"))
-            raise ValueError(f"key {name}: {error}") from error
-        if learned:
-            self.state.update((calibrator.to_bytes(),))
-        ordered = tables if places is None else bundles.in_order(tables, places)
-        yield from self._rows(ordered, values)
+    @staticmethod
+    def _limited(bucket: int, rows: Iterator[Any]) -> list[Any]:
+        """Return the bundles of a bucket; raise if they are too large to be learned at once."""
+        found: list[Any] = []
+        size = 0
+        for bundle in rows:
+            found.append(bundle)
+            size += len(bundle.rows)
+            if size > bundles.MOST_BYTES:
+                raise ValueError(
+                    f"bucket {bucket} of keys: its rows in a micro-batch must take at most"
+                    f" {bundles.MOST_BYTES} bytes; limit micro-batches, such as by"
+                    " `maxOffsetsPerTrigger`, select the columns that are needed, or use another"
+                    " checkpoint with a greater `n_buckets`"
+                )
+        return found
+
+    def _learn(self, samples: Samples) -> None:
+        """Predict and learn the samples of a bucket, page by page of its calibrators."""
+        bucket = pages.Pages(self.starts, self.pages)
+        for start, numbers in bucket.of_keys(samples.keys):
+            page = bucket.read(start)
+            learned = False
+            for number in numbers:
+                key = samples.keys[number]
+                try:
+                    stored = pages.find(page, key)
+                    calibrator = self.make() if stored is None else _read(stored)
+                    if samples.learn(number, calibrator):
+                        pages.put(page, key, calibrator.to_bytes())
+                        learned = True
+                except ValueError as error:
+                    name = "null" if key is None else repr(key.decode(errors="replace"))
+                    raise ValueError(f"key {name}: {error}") from error
+            if learned:
+                bucket.write(start, page)
+        bucket.close()
 
     def _rows(self, tables: Iterable[pa.Table], values: NDArray[np.float64]) -> Iterator[Row]:
         """Yield bundles of tables with the calibrated values of all of their rows."""
@@ -301,50 +339,5 @@ class _Learner(StatefulProcessor):
             for bundle in bundles.pack_in_parts(table, 2 * bundles.BYTES):  # one in, one out
                 yield Row(rows=bundle)
 
-    def _samples(self, table: pa.Table, calibrator: Calibrator) -> pa.Table:
-        """Return the columns that are learned from; the others are not joined."""
-        names = {self.score, self.label, self.weight, self.order, *calibrator.fields}
-        return table.select([name for name in table.column_names if name in names])
-
-    def _predict_learn(
-        self, calibrator: Calibrator, table: pa.Table
-    ) -> tuple[NDArray[np.float64], bool]:
-        """Return the calibrated values, NaN where there is no score, and whether it learned."""
-        scores, labels = as_floats(table, self.score), as_floats(table, self.label)
-        weights = np.ones(len(table))
-        if self.weight is not None:
-            weights = as_floats(table, self.weight)
-            labels[np.isnan(weights)] = np.nan
-            weights[np.isnan(weights)] = 1.0
-        there = ~np.isnan(scores)
-        values = np.full(len(table), np.nan)
-        samples = scores[there], labels[there], weights[there]
-        if not there.any():
-            return values, False
-        checked = calibrator._check_known(*samples), *samples[1:]
-        x = _field_columns(table.filter(pa.array(there)), calibrator.fields)
-        read = calibrator._read_fields(x, len(checked[0]))
-        values[there] = calibrator._predict_learn_read(read, *checked)
-        return values, bool((there & ~np.isnan(labels)).any())
-
     def close(self) -> None:
         """Nothing is open."""
-
-
-def as_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers or booleans as new float64s, NaN where it is null."""
-    column = table[name].cast(pa.float64(), safe=False)
-    return np.array(column.to_numpy(), np.float64)
-
-
-def _field_columns(table: pa.Table, fields: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the values of the fields; a key that was stored may have others than new keys."""
-    columns = {}
-    for name in fields:
-        if name not in table.column_names:
-            raise ValueError(f"its calibrator's field {name!r} must be a column")
-        try:
-            columns[name] = table[name].to_pylist()
-        except UnicodeDecodeError as error:  # Spark accepts any bytes as a string
-            raise ValueError(f"the field {name!r} must be UTF-8: {error}") from error
-    return columns
