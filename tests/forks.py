@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -159,18 +159,20 @@ def check_locks() -> None:
     keyed = KeyedCalibrator(PlattCalibrator())
     mutexes = [hedge._mutex, segments._mutex, keyed._mutex, snapshot._predict._mutex]
     held, done = threading.Event(), threading.Event()
+    locked: list[bool] = []
 
     def hold() -> None:
-        for mutex in mutexes:
-            mutex.acquire()
-        held.set()
-        done.wait()
-        for mutex in mutexes:
-            mutex.release()
+        with ExitStack() as stack:
+            try:
+                locked.extend(stack.enter_context(mutex) for mutex in mutexes)
+            finally:
+                held.set()
+            done.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
+    assert len(locked) == len(mutexes)
 
     def check() -> None:
         hedge.learn_one(0.5, 1)

@@ -181,7 +181,7 @@ def test_model_without_an_answer(answer: Any) -> None:
             preprocessing.StandardScaler() | linear_model.LogisticRegression(),
             "river regressor, got LogisticReg",
         ),
-        (linear_model.LinearRegression, "river regressor, got LinearRegression"),
+        (linear_model.LinearRegression, "river regressor, got the class LinearRegression"),
         (None, "river regressor, got NoneType"),
     ],
     ids=lambda value: str(value)[:30],

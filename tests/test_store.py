@@ -32,7 +32,7 @@ from tests.interrupts import InterruptionError
 
 def mark(n: int, size: int = 300) -> bytes:
     """A state that says of which commit it is."""
-    return _state.encode("Mark", {"n": n}, {"fill": np.full(size, n)})
+    return _state.encode("Mark", {"parameters": {}, "n": n}, {"fill": np.full(size, n)})
 
 
 def read_mark(data: bytes) -> int:
