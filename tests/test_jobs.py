@@ -2,7 +2,7 @@
 
 import operator
 import threading
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,8 @@ def test_the_call_after_an_exception_is_right(
     with monkeypatch.context() as patch:
         if place == "sleep":
             patch.setattr(Worker, "poll", lambda worker: None)  # no job is done before the sleep
-            patch.setattr(time, "sleep", interrupted)
+            # Not `time.sleep`, which threads of other packages call, too.
+            patch.setattr(_jobs, "time", SimpleNamespace(sleep=interrupted))
         else:
             patch.setattr(Worker, place, interrupted)
         with pytest.raises(TimeoutError, match="too late"):
