@@ -156,8 +156,7 @@ class JournalIndex:
         self.sizes: dict[str, int] = {}
         self._digests: dict[str, bytes] = {}  # of the rows that were read, by name
         self._parts: dict[str, list[Part]] = {}  # by the name of a key, in the order of saves
-        self._is_whole = True  # False after an interrupt in the middle of `update`
-        self._head = b""  # the digest of the head at the last `update`
+        self._head = b""  # its digest at the last `update`; empty after one that was interrupted
 
     def update(self, database: Connection, head: Head) -> None:
         """Read the journals that are new.
@@ -173,10 +172,10 @@ class JournalIndex:
         rows = database.execute(query, (JOURNAL, JOURNAL[:-1] + ";")).fetchall()
         digests = {name: digest for name, digest, _ in rows}
         require(len(rows) == head.n_journals, "its journals are not those of the last save")
+        known, self._head = self._head, b""
         n_read = len(self._digests)
-        if not self._is_whole or list(digests.items())[:n_read] != list(self._digests.items()):
+        if not known or list(digests.items())[:n_read] != list(self._digests.items()):
             self.sizes, self._digests, self._parts, n_read = {}, {}, {}, 0
-        self._is_whole = n_read == len(rows)
         for name, digest, n_saves in rows[n_read:]:
             require(_NAME.fullmatch(name), f"{name!r} must be the name of a journal")
             ((data,),) = database.execute("SELECT data FROM states WHERE key = ?", (name,))
@@ -184,7 +183,7 @@ class JournalIndex:
             for key, samples in Journal.from_bytes(data).by_name():
                 self._parts.setdefault(key, []).append(Part(n_saves, digest, samples))
             self._digests[name], self.sizes[name] = digest, len(data)
-        self._is_whole, self._head = True, head.digest
+        self._head = head.digest
 
     @property
     def names(self) -> list[str]:
