@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable
 from json.encoder import encode_basestring_ascii
 from typing import Any
@@ -34,6 +35,23 @@ def group(keys: Iterable[Hashable]) -> Groups:
         except TypeError:
             raise not_a_key(key) from None
     return places
+
+
+def part_of(groups: Groups, start: int, end: int) -> Groups:
+    """Return the groups of the samples from ``start`` to before ``end``.
+
+    Examples
+    --------
+    >>> part_of({"b": [0, 2, 3], "a": [1]}, 2, 4)
+    {'b': [2, 3]}
+    """
+    found = {}
+    for key, at in groups.items():
+        if isinstance(at, slice):  # of all samples
+            found[key] = slice(start, end)
+        elif len(part := at[bisect_left(at, start) : bisect_left(at, end)]):
+            found[key] = part
+    return found
 
 
 def name_of(key: Hashable) -> str:
