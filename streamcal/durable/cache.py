@@ -18,6 +18,7 @@ import contextlib
 import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, Self
@@ -174,9 +175,14 @@ class CalibratorCache:
                 return None
             found = Live.of(calibrator)
             self.make_live(key, found)
-        elif self.max_live is not None:
-            self.live.move_to_end(key)
+        elif self.touch is not None:
+            self.touch(key)
         return found
+
+    @property
+    def touch(self) -> Callable[[Hashable], None] | None:
+        """What marks a live calibrator as just used; None if none is ever evicted."""
+        return None if self.max_live is None else self.live.move_to_end
 
     def _read(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator that the store has; None if it has none."""
@@ -230,9 +236,9 @@ class CalibratorCache:
         if self._expiry is not None:
             self._expiry.used.add(key)
 
-    def reading(self, groups: Groups) -> contextlib.AbstractContextManager[None]:
+    def reading(self, keys: Collection[Hashable]) -> contextlib.AbstractContextManager[None]:
         """Return a context manager inside which states of keys are read in one transaction."""
-        if self.store is None or groups.keys() <= self.live.keys():
+        if self.store is None or self.live.keys() >= set(keys):
             return contextlib.nullcontext()
         return self.store.one_moment()
 
@@ -244,27 +250,33 @@ class CalibratorCache:
         self._batch = groups
         self._evicted.clear()
 
-    def end_batch(self, batch: Batch, unchanged: Collection[Hashable]) -> None:
-        """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted."""
-        log, base, unsaved = self._log, self._base, self._unsaved
-        learned = []
+    def end_batch(
+        self, batch: Batch, unchanged: AbstractSet[Hashable], others: Iterable[Hashable]
+    ) -> None:
+        """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted.
+
+        ``others`` are all keys with many samples, and maybe more.
+        """
+        log, groups = self._log, batch[0]
+        changed = groups.keys() - unchanged
         if self._expiry is not None:
-            self._expiry.used.update(key for key in batch[0] if key not in unchanged)
-        for key, at in batch[0].items():
-            if key in unsaved or key in unchanged:
-                continue
-            is_logged = log.is_on and type(at) is list and key in base
-            if is_logged and BYTES * len(at) < base[key].size:
-                learned.append(key)
-            else:
-                unsaved.add(key)
-        if learned:
+            self._expiry.used |= changed
+        # In sets, since there may be a thousand keys; those that are in the log already stay.
+        open_ = changed - (log.keys.keys() - set(others)) - self._unsaved
+        learned = [key for key in groups if key in open_ and self._is_logged(key, groups[key])]
+        self._unsaved |= open_.difference(learned)
+        if log.is_on and not changed <= self._unsaved:
             log.add(batch, learned)
         self._batch = {}
         for key in self._evicted.intersection(unchanged) if self.store is not None else ():
-            unsaved.discard(key)  # the store has it
+            self._unsaved.discard(key)  # the store has it
             if self.compressed.pop(key, None) is not None:
-                base.pop(key, None)
+                self._base.pop(key, None)
+
+    def _is_logged(self, key: Hashable, at: Any) -> bool:
+        """Return whether a journal takes fewer bytes for the samples of a key than its state."""
+        size = self._base.get(key, NOT_WRITTEN).size
+        return self._log.is_on and type(at) is list and BYTES * len(at) < size
 
     def _settle(self) -> None:
         """Mark the calibrators of an interrupted batch as changed: each may have learned."""

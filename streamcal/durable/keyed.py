@@ -14,7 +14,7 @@ from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache, Live
-from streamcal.durable.keys import FEW, Groups, group, name_of
+from streamcal.durable.keys import FEW, Groups, are_plain, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.one_by_one import OneByOne
@@ -350,8 +350,8 @@ class KeyedCalibrator(Locked):
         vector = self._fresh._check_known(vector, labels, weights)
         read = self.read_fields(x, len(vector))
         groups = group(keys)
-        for key in groups:
-            if type(key) is not str or not key.isascii():
+        if not are_plain(groups):
+            for key in groups:
                 name_of(key)  # or it raises
         return Samples(groups, vector, labels, weights, read)
 
@@ -371,28 +371,26 @@ class KeyedCalibrator(Locked):
     def _predict_learn_groups(self, samples: Samples, values: Vector) -> None:
         """Do what `predict_learn_checked` does, between two instants at which keys expire."""
         groups, scores, y, w, read = samples
-        one_by_one = OneByOne(scores, y, w, values).predict_learn
-        labelled = not np.isnan(y).any()
-        unchanged = set()
+        one_by_one = OneByOne(scores, y, w, values)
         cache = self._cache
-        with cache.reading(groups):
-            cache.begin_batch(groups)
-            for key, at in groups.items():
-                found = cache.find_live(key)
+        cache.begin_batch(groups)
+        others, unchanged = one_by_one.predict_learn_live(groups, cache.live, FEW, cache.touch)
+        with cache.reading(others):
+            for key in others:
+                at, found = groups[key], cache.find_live(key)
                 live = found or Live.of(self._make())
-                changes = labelled or live.calibrator._has_open_burst()
+                changes = not np.isnan(y[at]).all() or live.calibrator._has_open_burst()
                 if live.predict_learn is not None and type(at) is list and len(at) < FEW:
-                    changes |= one_by_one(live.predict_learn, at)
+                    one_by_one.predict_learn(live.predict_learn, at)
                 else:
                     at = at if type(at) is slice else np.asarray(at)
                     rows = None if read is None else read[at]
                     values[at] = live.calibrator._predict_learn_read(rows, scores[at], y[at], w[at])
-                    changes = changes or not np.isnan(y[at]).all()
                 if not changes:
                     unchanged.add(key)
                 elif found is None:
                     cache.make_live(key, live)
-            cache.end_batch((groups, scores, y, w), unchanged)
+        cache.end_batch((groups, scores, y, w), unchanged, others)
 
     def forget(self, key: Hashable) -> None:
         """Drop the calibrator of a key, as if it had learned nothing.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamcal._state import as_name
+from streamcal.kernels.one_by_one import positions
 
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
@@ -28,13 +29,19 @@ def group(keys: Iterable[Hashable]) -> Groups:
     >>> group(["b", "a", "b"])
     {'b': [0, 2], 'a': [1]}
     """
-    places: dict[Any, list[int]] = {}
-    for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
-        try:
-            places.setdefault(key, []).append(at)
-        except TypeError:
-            raise not_a_key(key) from None
+    given = np.asarray(keys).tolist() if hasattr(keys, "dtype") else list(keys)
+    places = positions(given)
+    if isinstance(places, int):
+        raise not_a_key(given[places])
     return places
+
+
+def are_plain(keys: Iterable[Hashable]) -> bool:
+    """Return whether all are text of ASCII characters, the usual keys, which need no check."""
+    try:
+        return all(map(str.isascii, keys))  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def part_of(groups: Groups, start: int, end: int) -> Groups:
