@@ -1,10 +1,10 @@
 """States as bytes, with version and checksum.
 
 A state consists of the magic ``b"streamcal"``, a version byte, two JSON texts and arrays as
-`streamcal.kernels.state_bytes` joins them, and the first 16 bytes of a SHA-256 of all that. The first
-text, the *head*, has the name of the class and its parameters. It is the same for many learners,
-so it can be looked up. The second one has other small fields. JSON keeps floats exactly. A state
-within another one is a *body*: it has no digest of its own.
+`streamcal.kernels.state_bytes` joins them, and the first 16 bytes of a SHA-256 of all that. The
+first text, the *head*, has the name of the class and its parameters. It is the same for many
+learners, so it can be looked up. The second one has other small fields. JSON keeps floats exactly.
+A state within another one is a *body*: it has no digest of its own.
 """
 
 import hashlib

@@ -63,6 +63,7 @@ class Written(NamedTuple):
 
 
 NOT_WRITTEN = Written(None, 0)
+MANY = 8  # samples of a key in a batch: in a journal they take about the bytes of a small state
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
@@ -250,21 +251,19 @@ class CalibratorCache:
         self._batch = groups
         self._evicted.clear()
 
-    def end_batch(
-        self, batch: Batch, unchanged: AbstractSet[Hashable], others: Iterable[Hashable]
-    ) -> None:
-        """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted.
-
-        ``others`` are all keys with many samples, and maybe more.
-        """
+    def end_batch(self, batch: Batch, unchanged: AbstractSet[Hashable]) -> None:
+        """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted."""
         log, groups = self._log, batch[0]
         changed = groups.keys() - unchanged
         if self._expiry is not None:
             self._expiry.used |= changed
-        # In sets, since there may be a thousand keys; those that are in the log already stay.
-        open_ = changed - (log.keys.keys() - set(others)) - self._unsaved
-        learned = [key for key in groups if key in open_ and self._is_logged(key, groups[key])]
-        self._unsaved |= open_.difference(learned)
+        # In sets, since there may be a thousand keys. Those that are in the log stay there, if they
+        # have few samples in the mean.
+        few = 1 < len(groups) and len(batch[1]) < MANY * len(groups)
+        known = log.keys.keys() if few else ()
+        undecided = changed.difference(known, self._unsaved)
+        learned = [key for key in groups if key in undecided and self._is_logged(key, groups[key])]
+        self._unsaved |= undecided.difference(learned)
         if log.is_on and not changed <= self._unsaved:
             log.add(batch, learned)
         self._batch = {}

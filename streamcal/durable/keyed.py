@@ -390,7 +390,7 @@ class KeyedCalibrator(Locked):
                     unchanged.add(key)
                 elif found is None:
                     cache.make_live(key, live)
-        cache.end_batch((groups, scores, y, w), unchanged, others)
+        cache.end_batch((groups, scores, y, w), unchanged)
 
     def forget(self, key: Hashable) -> None:
         """Drop the calibrator of a key, as if it had learned nothing.

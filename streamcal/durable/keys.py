@@ -15,7 +15,7 @@ from streamcal.kernels.one_by_one import positions
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
 
-FEW = 8  # samples of a key in a batch, below which one call for each is quicker than arrays
+FEW = 64  # samples of a key in a batch, below which a call for each is quicker than arrays
 
 Groups = dict[Any, Any]
 """Positions of samples by key: lists, or the slice of all samples."""
