@@ -259,7 +259,7 @@ class CalibratorCache:
             self._expiry.used |= changed
         # In sets, since there may be a thousand keys. Those that are in the log stay there, if they
         # have few samples in the mean.
-        few = 1 < len(groups) and len(batch[1]) < MANY * len(groups)
+        few = len(groups) > 1 and len(batch[1]) < MANY * len(groups)
         known = log.keys.keys() if few else ()
         undecided = changed.difference(known, self._unsaved)
         learned = [key for key in groups if key in undecided and self._is_logged(key, groups[key])]
