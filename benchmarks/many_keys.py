@@ -12,9 +12,9 @@ drawn; the default is the first four:
 * once: each event has a key of its own.
 
 If there are more keys, 1,000 calibrators stay in memory (``max_live``). The first half of the
-events fills the calibrators and is not counted. For each it prints microseconds and bytes written per
-event, and the ratio of times to the stream without keys, which runs right before it: the median of
-``--runs``.
+events fills the calibrators and is not counted. For each it prints microseconds and bytes written
+per event, and the ratio of times to the stream without keys, which runs right before it: the median
+of ``--runs``.
 With ``--processes 2`` two processes learn such a stream each, at once; the time is that of both,
 divided by the events of both. Beside them:
 
