@@ -11,7 +11,7 @@ Where only a few segments need one, sparse models correct these and leave all ot
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -171,7 +171,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         self,
         fields: Sequence[str],
         *,
-        crosses: str | Sequence[tuple[str, ...]] = "auto",
+        crosses: Literal["auto"] | Sequence[tuple[str, ...]] = "auto",
         base: Calibrator | None = None,
         half_life: float = 16_000.0,
         max_terms: int = 1_000_000,

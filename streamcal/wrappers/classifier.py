@@ -4,7 +4,7 @@ import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -73,7 +73,8 @@ from streamcal.wrappers.strategies import (
     make_strategy,
 )
 
-_ON_DRIFT = ("shrink", "reset", "none")
+OnDrift = Literal["shrink", "reset", "none"]
+_ON_DRIFT: tuple[OnDrift, ...] = get_args(OnDrift)
 
 
 class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
@@ -205,7 +206,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         segments: Sequence[str] | None = None,
         sampling_rate: SamplingRate | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
-        on_drift: str = "shrink",
+        on_drift: OnDrift = "shrink",
         remember: int = 10_000,
     ) -> None:
         check_classifier(classifier)
