@@ -311,8 +311,8 @@ class ReliabilityDisplay:
         """
         models = predictions_of(estimator, X, y, pos_val, name)
         if len(models) == 1:
-            usual = {"band": "consistency", "method": "resampling", "level": 0.9}
-            options = {**usual, **options}
+            ((only, (events, p)),) = models.items()
+            return cls.from_predictions(events, p, name=str(only), ax=ax, **options)
         return cls.from_models(models, ax=ax, **options)
 
     @classmethod
