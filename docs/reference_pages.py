@@ -31,6 +31,7 @@ PARTS = {
     "decision": "Decisions",
     "voting": "Votes",
     "metrics": "Metrics",
+    "monitoring": "Alarms",
     "plot": "Plots",
     "durable": "Crash-safe streams",
     "sklearn": "scikit-learn",

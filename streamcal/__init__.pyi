@@ -6,6 +6,7 @@ from streamcal import durable as durable
 from streamcal import isotonic as isotonic
 from streamcal import losses as losses
 from streamcal import metrics as metrics
+from streamcal import monitoring as monitoring
 from streamcal import ordinal as ordinal
 from streamcal import plot as plot
 from streamcal import sklearn as sklearn

@@ -63,6 +63,7 @@ from streamcal.durable.expiry import Expiry
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
+from streamcal.monitoring import CalibrationDrift, CalibrationTest
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
@@ -151,6 +152,10 @@ def moments(timeline: Timeline, i: int) -> None:
     timeline.updated, timeline.end = float(i), 100 * i
 
 
+def watched(monitor: CalibrationTest | CalibrationDrift, i: int) -> None:
+    monitor.update(i % 3 == 0, SCORES[i], 0.5 if i % 4 else 1.0)
+
+
 def expiring(expiry: Expiry, i: int) -> None:
     names = {name for name in expiry.before_mark if len(expiry.before_mark) < 9}
     expiry.count(i % 5)
@@ -215,6 +220,8 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="step"), real),
     ],
     "BetaCalibrator": [Example(lambda: BetaCalibrator(half_life=80.0), binary)],
+    "CalibrationDrift": [Example(lambda: CalibrationDrift(50.0), watched)],
+    "CalibrationTest": [Example(CalibrationTest, watched)],
     "CalibratedClassifier": [
         Example(lambda: CalibratedClassifier(logistic()), truths, of_logistic),
         Example(lambda: CalibratedClassifier(of_bayes()["classifier"]), words, of_bayes),
@@ -664,6 +671,16 @@ def use(learner: Any) -> None:
             learner.add(Event(math.nan, y=1.0, id=("k", i)))
     elif isinstance(learner, Journal):
         use_journal(learner)
+    elif isinstance(learner, CalibrationTest):
+        assert 0.0 <= learner.p_value <= 1.0
+        assert learner.since is None or 0 <= learner.since <= learner.n_samples
+        learner.update_many([True, False] * 20, SCORES[:40])
+        assert not math.isnan(learner.log_e_value)
+    elif isinstance(learner, CalibrationDrift):
+        for i in range(60):
+            learner.update(True, SCORES[i])
+            assert not math.isnan(learner.log_statistic)
+            assert learner.since is None or 0 <= learner.since <= learner.n_samples
     elif isinstance(learner, Expiry):
         assert 0 < learner.n_left <= learner.expire_after
         assert learner.to_save(9).before_mark == learner.before_mark

@@ -46,7 +46,7 @@ from streamcal.losses import (
 
 # The packages whose public classes may be named by a state, and the modules of classes that are not
 # public.
-_PACKAGES = ("calibration", "decision", "isotonic", "ordinal", "wrappers")
+_PACKAGES = ("calibration", "decision", "isotonic", "monitoring", "ordinal", "wrappers")
 _NOT_PUBLIC = {
     "Expiry": "streamcal.durable.expiry",
     "Journal": "streamcal.durable._journal",

@@ -23,8 +23,9 @@ class DriftMonitor:
     Parameters
     ----------
     prototype : river drift detector
-        Cloned. A `BinaryDriftDetector` gets whether the likeliest label was wrong, any other the
-        squared error (1/2) Σ (hit − p)² over the labels, in [0, 1].
+        Cloned. One that ``takes_probabilities``, as `streamcal.monitoring.CalibrationDrift`, gets
+        labels and probabilities; a `BinaryDriftDetector` gets whether the likeliest label was
+        wrong, any other the squared error (1/2) Σ (hit − p)² over the labels, in [0, 1].
     on_drift : {"shrink", "reset", "none"}
         With "shrink" ``recent`` holds the last 200 samples, otherwise none.
 
@@ -61,7 +62,9 @@ class DriftMonitor:
         for probabilities, y in served:
             if not probabilities:
                 continue
-            if isinstance(self.detector, base.BinaryDriftDetector):
+            if getattr(self.detector, "takes_probabilities", False):
+                self.detector.update(y, probabilities)  # type: ignore[call-arg, arg-type]
+            elif isinstance(self.detector, base.BinaryDriftDetector):
                 self.detector.update(max(probabilities, key=probabilities.__getitem__) != y)
             else:
                 self.detector.update(_squared_error(probabilities, y))

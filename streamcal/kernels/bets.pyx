@@ -1,0 +1,214 @@
+"""Bets against the calibration of probabilities: fixed maps, each against the score itself.
+
+A bet is a map of a probability p, with z = log(p / (1 − p)) from −30 to 30::
+
+    q = 1 / (1 + exp(−(shift + slope · z + curve · z₄²)))    if low ≤ z < high
+    q = p                                                    else: nothing is staked
+
+where z₄ is z, from −4 to 4. The bet multiplies its stake by (q / p)^w if the event happened, and by
+((1 − q) / (1 − p))^w if not, with a weight w ≤ 1. If p is the probability of the event, given all
+that was known, the expected factor is at most 1, and exactly 1 for w = 1.
+
+Each bet gets a fresh stake f_t before sample t, beside what it has: M_t = factor_t · (M_{t−1} + f_t).
+
+* With fresh stakes of 1, M_t is the statistic of Shiryaev and Roberts: M_t − t is a martingale.
+* With fresh stakes whose sum is at most 1, what is not yet staked and the mean of all M_t together
+  begin with 1 and are a test martingale. A bet that begins to gain late has not lost everything.
+"""
+
+from libc.math cimport INFINITY, exp, fmax, log, log1p
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free
+
+from streamcal.kernels.memory cimport zeros
+from streamcal.kernels.state_bytes cimport require
+
+import numpy as np
+
+cdef double LARGEST_LOGIT = 30.0
+cdef double LARGEST_CURVED = 4.0
+cdef double LARGE = 1e100, LOG_LARGE = log(1e100)  # larger stakes are counted in units of LARGE
+
+
+cdef struct Bet:
+    double shift
+    double slope
+    double curve
+    double low
+    double high
+    double prior
+
+
+cdef struct Stake:
+    double value  # M, in units of exp(log_unit)
+    double rise  # the log of what one stake has gained since its value was lowest
+    double since  # after how many samples that was
+
+
+cdef class Bets:
+    """Stakes of bets, settled sample by sample.
+
+    Parameters
+    ----------
+    bets : ndarray of shape (n_bets, 5)
+        Shift, slope, curve, and the log odds where the bet begins and ends.
+    prior : ndarray of shape (n_bets,)
+        The share of each bet, positive, with sum 1.
+    spends : bool
+        Whether fresh stakes are parts of 1: half of it before the first sample, and
+        1 / (2 + ln t) is left after t samples. Else each of them is 1.
+
+    Attributes
+    ----------
+    n_samples : int
+    largest : float
+        The largest `log_value` so far, at least 0.
+
+    Examples
+    --------
+    >>> bets = Bets(np.array([[1.0, 1.0, 0.0, -np.inf, np.inf]]), np.ones(1), True)
+    >>> bets.update(0.5, True, 1.0)  # half of the stake is multiplied by 0.731 / 0.5
+    >>> round(bets.log_value(), 4), bets.leader(), bets.since()
+    (0.2076, 0, 0)
+    """
+
+    cdef readonly int64_t n_samples
+    cdef readonly double largest
+    cdef bint spends
+    cdef double left  # what is not yet staked
+    cdef double unit  # one stake, in the unit of values: at first 1
+    cdef double log_unit
+    cdef int n_bets
+    cdef Bet *bets
+    cdef Stake *stakes
+
+    def __cinit__(self, const double[:, ::1] bets, const double[::1] prior, bint spends):
+        cdef int j
+        if bets.shape[1] != 5 or prior.shape[0] != bets.shape[0] or not bets.shape[0]:
+            raise ValueError("bets must have five numbers and a prior each")
+        self.spends, self.unit, self.left = spends, 1.0, 1.0 if spends else 0.0
+        self.n_bets = <int> bets.shape[0]
+        self.bets = <Bet *> zeros(self.n_bets, sizeof(Bet))
+        self.stakes = <Stake *> zeros(self.n_bets, sizeof(Stake))
+        for j in range(self.n_bets):
+            self.bets[j].shift, self.bets[j].slope = bets[j, 0], bets[j, 1]
+            self.bets[j].curve, self.bets[j].prior = bets[j, 2], prior[j]
+            self.bets[j].low, self.bets[j].high = bets[j, 3], bets[j, 4]
+
+    def __dealloc__(self):
+        free(self.bets)
+        free(self.stakes)
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.n_bets * (sizeof(Bet) + sizeof(Stake))
+
+    def update(self, double p, bint happened, double w):
+        """Settle all bets by one sample that was checked."""
+        self.settle(p, happened, w)
+
+    def update_many(self, const double[::1] p, const double[::1] happened, const double[::1] w):
+        """Settle all bets by samples that were checked, in order."""
+        cdef Py_ssize_t i
+        if not happened.shape[0] == w.shape[0] == p.shape[0]:
+            raise ValueError("probabilities, events and weights must have the same length")
+        for i in range(p.shape[0]):
+            self.settle(p[i], happened[i] != 0.0, w[i])
+
+    def multiply(self, double log_factor):
+        """Multiply all stakes by exp(log_factor)."""
+        self.log_unit += log_factor
+        self.largest = fmax(self.largest, self.mean_of_stakes())
+
+    def log_value(self):
+        """Return the logarithm of the mean stake, with what is not yet staked."""
+        return self.mean_of_stakes()
+
+    def leader(self):
+        """Return which bet has gained most since its lowest value."""
+        cdef int j, best = 0
+        for j in range(self.n_bets):
+            if self.stakes[j].rise > self.stakes[best].rise:
+                best = j
+        return best
+
+    def since(self):
+        """Return after how many samples the leader began to gain."""
+        return <int64_t> self.stakes[self.leader()].since
+
+    def state(self):
+        """Return the numbers of all stakes, shape ``(n_bets, 3)``, and the others, for `restore`."""
+        cdef int j
+        numbers = np.empty((self.n_bets, 3))
+        cdef double[:, ::1] out = numbers
+        for j in range(self.n_bets):
+            out[j, 0], out[j, 1] = self.stakes[j].value, self.stakes[j].rise
+            out[j, 2] = self.stakes[j].since
+        return numbers, np.array([self.largest, self.left, self.unit, self.log_unit])
+
+    def restore(self, int64_t n_samples, const double[:, ::1] numbers, const double[::1] others):
+        """Set what `state` returned; raise ``ValueError`` if it can't be a state."""
+        cdef int j
+        cdef bint fits = numbers.shape[0] == self.n_bets and numbers.shape[1] == 3
+        require(fits and others.shape[0] == 4, "there must be three numbers of each bet")
+        require(n_samples >= 0, "the number of samples must not be negative")
+        require(others[0] >= 0.0, "the largest value must not be negative")
+        fits = 0.0 <= others[1] <= others[2] * self.spends and 0.0 <= others[2] <= 1.0
+        require(fits, "what is left must be a part of one stake")
+        require(others[3] > -INFINITY, "stakes must have a unit")
+        for j in range(self.n_bets):
+            fits = numbers[j, 0] >= 0.0 and numbers[j, 1] >= 0.0
+            require(fits, "stakes must not be negative")
+            require(0.0 <= numbers[j, 2] <= n_samples, "no bet may gain since a later sample")
+        self.n_samples, self.largest = n_samples, others[0]
+        self.left, self.unit, self.log_unit = others[1], others[2], others[3]
+        for j in range(self.n_bets):
+            self.stakes[j].value, self.stakes[j].rise = numbers[j, 0], numbers[j, 1]
+            self.stakes[j].since = numbers[j, 2]
+
+    cdef double mean_of_stakes(self) noexcept nogil:
+        """Return the logarithm of the mean stake, with what is not yet staked."""
+        cdef int j
+        cdef double total = self.left
+        for j in range(self.n_bets):
+            total += self.bets[j].prior * self.stakes[j].value
+        return self.log_unit + log(total)
+
+    cdef void settle(self, double p, bint happened, double w) noexcept nogil:
+        """Settle all bets by one sample."""
+        cdef double z, curved, odds, gain, left, most = 0.0, fresh = self.unit
+        cdef double log_p = log(p), log_not = log1p(-p)
+        cdef double own = log_p if happened else log_not
+        cdef double sign = -1.0 if happened else 1.0
+        cdef int j
+        cdef Bet *bet
+        cdef Stake *stake
+        self.n_samples += 1
+        if self.spends:
+            # In the unit of the stakes; a rounding error must not make it more than there is.
+            left = self.unit / (2.0 + log(<double> self.n_samples))
+            fresh = fmax(self.left - left, 0.0)
+            self.left -= fresh
+        z = log_p - log_not
+        z = LARGEST_LOGIT if z > LARGEST_LOGIT else fmax(z, -LARGEST_LOGIT)
+        curved = LARGEST_CURVED if z > LARGEST_CURVED else fmax(z, -LARGEST_CURVED)
+        curved *= curved
+        for j in range(self.n_bets):
+            bet, stake = &self.bets[j], &self.stakes[j]
+            gain = 0.0
+            if bet.low <= z < bet.high:
+                odds = sign * (bet.shift + bet.slope * z + bet.curve * curved)
+                # The logarithm of q, or of 1 - q, is -log(1 + exp(odds)).
+                gain = odds + log1p(exp(-odds)) if odds > 0.0 else log1p(exp(odds))
+                gain = -w * (gain + own)
+            stake.value = exp(gain) * (stake.value + fresh)
+            most = fmax(most, stake.value)
+            stake.rise += gain
+            if stake.rise <= 0.0:
+                stake.rise, stake.since = 0.0, <double> self.n_samples
+        self.largest = fmax(self.largest, self.mean_of_stakes())
+        if LARGE < most < INFINITY:
+            for j in range(self.n_bets):
+                self.stakes[j].value /= LARGE
+            self.left /= LARGE
+            self.unit /= LARGE
+            self.log_unit += LOG_LARGE

@@ -1,0 +1,104 @@
+"""A drift detector that finds when probabilities stop being right."""
+
+import math
+from typing import Any
+
+from river import base
+
+from streamcal._state.clone import Cloned
+from streamcal._validation import as_within
+from streamcal.monitoring._bets import Betting
+
+
+class CalibrationDrift(Cloned, Betting, base.DriftDetector):
+    """Detect when probabilities stop being right, with a bound on false alarms.
+
+    As long as probabilities are right, the mean number of samples to a false alarm is at least
+    ``run_length`` [1]_ [2]_. It is a drift detector of river that takes labels and probabilities,
+    and the ``drift_detector`` of `streamcal.CalibratedClassifier`, which shows it the probabilities
+    that it serves.
+
+    Parameters
+    ----------
+    run_length : float
+        The least mean number of samples to a false alarm, from 1 to 1e15.
+    pos_val
+        The label whose probability is watched. None: the label with the greatest probability.
+
+    Attributes
+    ----------
+    n_samples : int
+        How many samples have been added since the last alarm.
+
+    Notes
+    -----
+    The bets are those of `CalibrationTest`; each of them stakes 1 before each sample, and their
+    mean is the statistic of Shiryaev and Roberts. If probabilities are right, given all earlier
+    probabilities and labels, this statistic less the number of samples is a martingale; so its mean
+    at the first alarm, which is at least ``run_length``, is the mean number of samples. O(1)
+    memory and time for each sample. After an alarm the next `update` begins anew.
+
+    References
+    ----------
+    .. [1] Roberts, S. W. (1966). A comparison of some control chart procedures. Technometrics 8(3).
+    .. [2] Shin, J., Ramdas, A. and Rinaldo, A. (2022). E-detectors: a nonparametric framework for
+       sequential change detection. arXiv 2203.03532.
+
+    Examples
+    --------
+    After 2,000 samples all odds become e times as large:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> p = rng.random(4_000)
+    >>> odds = p / (1.0 - p) * np.where(np.arange(4_000) < 2_000, 1.0, np.e)
+    >>> y = rng.random(4_000) < odds / (1.0 + odds)
+    >>> detector = CalibrationDrift(run_length=20_000)
+    >>> for at, (y_true, y_pred) in enumerate(zip(y, p)):
+    ...     detector.update(y_true, y_pred)
+    ...     if detector.drift_detected:
+    ...         break
+    >>> at, detector.since
+    (2097, 2000)
+    """
+
+    takes_probabilities = True
+    """What tells a wrapper to pass labels and probabilities, in place of errors."""
+
+    def __init__(self, run_length: float = 20_000, pos_val: Any = True) -> None:
+        self.run_length = as_within(run_length, "run_length", "[1, 1e15]")
+        super().__init__(pos_val, spends=False)
+        self._drift_detected = False
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:  # type: ignore[override]
+        """Add a prediction and its label, as in `CalibrationTest.update`; see `drift_detected`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the label is missing, or a probability or the weight out of range; nothing changes.
+        """
+        if not self._drift_detected:
+            self._add(y_true, y_pred, w)
+        else:
+            fresh = type(self)(self.run_length, self.pos_val)
+            fresh.update(y_true, y_pred, w)
+            self._bets = fresh._bets
+        self._drift_detected = self.log_statistic >= math.log(self.run_length)
+
+    @property
+    def log_statistic(self) -> float:
+        """The logarithm of the statistic; an alarm comes when it reaches that of ``run_length``."""
+        return self._bets.log_value()
+
+    @property
+    def since(self) -> int | None:
+        """After about how many samples since the last alarm calibration was lost.
+
+        None unless `drift_detected`.
+        """
+        return self._bets.since() if self._drift_detected else None
+
+    def _thaw(self, fields: Any, arrays: Any) -> None:
+        super()._thaw(fields, arrays)
+        self._drift_detected = self.log_statistic >= math.log(self.run_length)

@@ -1,0 +1,332 @@
+"""Alarms: bets that are fair as long as probabilities are right, and gain when they are not."""
+
+import copy
+import itertools
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from river import linear_model
+from scipy.special import expit
+
+from streamcal import CalibratedClassifier
+from streamcal.kernels.bets import Bets
+from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
+from streamcal.monitoring._bets import _all_bets
+
+PROBABILITIES = st.one_of(
+    st.sampled_from([0.5, 1e-300, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-12, 1.0 - 1e-12)
+)
+SAMPLES = st.lists(st.tuples(PROBABILITIES, st.booleans(), st.sampled_from([1.0, 0.3])), max_size=12)
+
+
+def factors(p: float, happened: bool, w: float) -> np.ndarray:
+    """Return by what each bet multiplies its stake: the formula of the module."""
+    bets, _ = _all_bets()
+    shift, slope, curve, low, high = bets.T
+    z = np.clip(math.log(p) - math.log1p(-p), -30.0, 30.0)
+    odds = shift + slope * z + curve * np.clip(z, -4.0, 4.0) ** 2
+    ratio = expit(odds) / p if happened else expit(-odds) / (1.0 - p)
+    return np.asarray(np.where((low <= z) & (z < high), ratio, 1.0) ** w)
+
+
+def slow_values(samples: list[Any]) -> tuple[float, float]:
+    """Return e-value and Shiryaev–Roberts statistic: one stake for each bet and each beginning."""
+    _, prior = _all_bets()
+    left = [1.0, *(1.0 / (2.0 + math.log(t)) for t in range(1, len(samples) + 1))]
+    value, total = left[-1], 0.0
+    for begin in range(len(samples)):
+        stake = np.prod([factors(*sample) for sample in samples[begin:]], axis=0) @ prior
+        value += (left[begin] - left[begin + 1]) * stake
+        total += stake
+    return value, total
+
+
+@given(SAMPLES)
+def test_stakes_by_each_beginning(samples: list[Any]) -> None:
+    test, drift = CalibrationTest(), CalibrationDrift(1e15)
+    for p, happened, w in samples:
+        test.update(happened, p, w)
+        drift.update(happened, p, w)
+    value, total = slow_values(samples)
+    assert test.log_e_value == pytest.approx(math.log(value), abs=1e-9)
+    if samples:
+        assert drift.log_statistic == pytest.approx(math.log(total), abs=1e-9)
+
+
+@given(SAMPLES, PROBABILITIES, st.sampled_from([1.0, 0.7, 1e-3]))
+def test_bets_are_fair(samples: list[Any], p: float, w: float) -> None:
+    """The mean of the next value is the value now, and with a smaller weight at most that."""
+    test, drift = CalibrationTest(), CalibrationDrift(1e15)
+    for each, happened, weight in samples:
+        test.update(happened, each, weight)
+        drift.update(happened, each, weight)
+    means = [0.0, 0.0]
+    for happened, chance in ((True, p), (False, 1.0 - p)):
+        after = copy.deepcopy(test), copy.deepcopy(drift)
+        for one in after:
+            one.update(happened, p, w)
+        means[0] += chance * math.exp(after[0].log_e_value)
+        means[1] += chance * math.exp(after[1].log_statistic)
+    now = math.exp(test.log_e_value), math.exp(drift.log_statistic) + 1.0
+    for mean, before in zip(means, now, strict=True):
+        assert mean <= before * (1.0 + 1e-9)
+        if w == 1.0:
+            assert mean == pytest.approx(before, rel=1e-9)
+
+
+def stream(n: int, change: int, shift: float, slope: float, seed: int) -> tuple[Any, Any]:
+    """Return probabilities and labels; from ``change`` on the odds are others."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=n)
+    odds = np.where(np.arange(n) < change, z, shift + slope * z)
+    return expit(z), rng.random(n) < expit(odds)
+
+
+@pytest.mark.parametrize(("shift", "slope"), [(0.5, 1.0), (-1.0, 1.0), (0.0, 0.5), (0.0, 2.0)])
+def test_wrong_probabilities_are_found(shift: float, slope: float) -> None:
+    for seed in range(3):
+        p, y = stream(5_000, 2_000, shift, slope, seed)
+        test, drift = CalibrationTest(1e-3), CalibrationDrift(100_000)
+        test.update_many(y[:2_000], p[:2_000])
+        assert not test.rejected
+        assert test.since is None
+        test.update_many(y[2_000:], p[2_000:])
+        assert test.rejected
+        assert test.p_value <= 1e-3
+        assert test.since is not None
+        assert abs(test.since - 2_000) < 400
+        at = 0
+        for at, (label, score) in enumerate(zip(y.tolist(), p.tolist(), strict=True)):
+            drift.update(label, score)
+            if drift.drift_detected:
+                break
+        assert 2_000 < at < 3_200
+        assert drift.since is not None
+        assert abs(drift.since - 2_000) < 400
+
+
+def test_right_probabilities_raise_few_alarms() -> None:
+    rng = np.random.default_rng(0)
+    n_alarms = 0
+    for _ in range(100):
+        p = rng.choice([0.01, 0.3, 0.5, 0.99], size=1_000)
+        test = CalibrationTest(alpha=0.05)
+        test.update_many(rng.random(1_000) < p, p)
+        n_alarms += test.rejected
+    assert n_alarms <= 10  # 5 at most are expected
+
+
+def test_evidence_against_a_right_score_stays_small() -> None:
+    p, y = stream(100_000, 100_000, 0.0, 1.0, 1)
+    test = CalibrationTest()
+    test.update_many(y, p)
+    assert test.log_e_value >= -math.log(2.0 + math.log(100_000.0)) - 1e-9
+
+
+def test_impossible_labels() -> None:
+    test, drift = CalibrationTest(), CalibrationDrift()
+    for p, happened in ((0.0, False), (1.0, True)):
+        test.update(happened, p)
+        drift.update(happened, p)
+    assert test.log_e_value <= 1e-9
+    test.update(True, 0.0)
+    drift.update(False, 1.0)
+    assert test.log_e_value == math.inf
+    assert (test.p_value, test.rejected, drift.drift_detected) == (0.0, True, True)
+    test.update(False, 0.4)
+    assert test.log_e_value == math.inf
+    drift.update(False, 0.4)
+    assert (drift.drift_detected, drift.n_samples) == (False, 1)
+
+
+@given(SAMPLES)
+def test_many_are_one_by_one(samples: list[Any]) -> None:
+    one, many = CalibrationTest(), CalibrationTest()
+    for p, happened, w in samples:
+        one.update(happened, p, w)
+    if samples:
+        p, happened, w = zip(*samples, strict=True)
+        many.update_many(np.array(happened), p, w)
+    assert one.to_bytes() == many.to_bytes()
+
+
+def test_a_long_stream_of_gains_stays_finite() -> None:
+    test = CalibrationTest()
+    test.update_many([True] * 2_000, [0.1] * 2_000)
+    before = test.log_e_value
+    assert 1_000.0 < before < math.inf
+    again = CalibrationTest.from_bytes(test.to_bytes())
+    for each in (test, again):
+        each.update_many([True] * 100, [0.1] * 100)
+    assert test.log_e_value == again.log_e_value > before + 50.0
+    assert test.p_value == 0.0
+
+
+@pytest.mark.parametrize("make", [CalibrationTest, lambda: CalibrationDrift(40.0)])
+def test_copies_go_on(make: Any) -> None:
+    p, y = stream(200, 100, 1.0, 1.0, 5)
+    one = make()
+    for label, score in zip(y[:120].tolist(), p[:120].tolist(), strict=True):
+        one.update(label, score)
+    twins = [
+        pickle.loads(pickle.dumps(one)),
+        copy.deepcopy(one),
+        type(one).from_bytes(one.to_bytes()),
+    ]
+    for label, score in zip(y[120:].tolist(), p[120:].tolist(), strict=True):
+        for each in (one, *twins):
+            each.update(label, score)
+    assert {each.to_bytes() for each in twins} == {one.to_bytes()}
+
+
+def test_labels_and_dicts() -> None:
+    named, top = CalibrationTest(pos_val="spam"), CalibrationTest(pos_val=None)
+    plain = CalibrationTest()
+    for label, p in (("spam", 0.9), ("ham", 0.6), ("spam", 0.7)):
+        named.update(label, {"spam": p, "ham": 1.0 - p})
+        top.update(label, {"spam": p, "ham": 1.0 - p})
+        plain.update(label == "spam", p)
+    for each in (named, top):
+        assert each.log_e_value == plain.log_e_value
+    named.update("spam", {})
+    named.update("spam", None)
+    assert named.n_samples == 3
+    with pytest.raises(ValueError, match="`pos_val` must be a label for `update_many`"):
+        top.update_many(["spam"], [0.5])
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ((True, 1.5), "`y_pred` must"),
+        ((True, math.nan), "`y_pred` must"),
+        ((None, 0.5), "`y_true` must"),
+        ((math.nan, 0.5), "`y_true` must"),
+        ((True, 0.5, 1.5), r"`w` must lie in \(0, 1\]"),
+        ((True, 0.5, 0.0), r"`w` must lie in \(0, 1\]"),
+        ((True, 0.5, math.nan), "`w` must"),
+    ],
+)
+@pytest.mark.parametrize("make", [CalibrationTest, CalibrationDrift])
+def test_bad_samples_change_nothing(make: Any, given_: Any, message: str) -> None:
+    monitor = make()
+    monitor.update(True, 0.3)
+    before = monitor.to_bytes()
+    with pytest.raises((ValueError, TypeError), match=message):
+        monitor.update(*given_)
+    assert monitor.to_bytes() == before
+
+
+def test_bad_batches_change_nothing() -> None:
+    test = CalibrationTest()
+    test.update(True, 0.3)
+    before = test.to_bytes()
+    for bad in (
+        ([True, False], [0.5]),
+        ([True], [1.5]),
+        ([True], [0.5], [2.0]),
+        ([True], [0.5], [1.0, 1.0]),
+        ([True], [0.5], [math.nan]),
+    ):
+        with pytest.raises(ValueError, match="must"):
+            test.update_many(*bad)  # type: ignore[arg-type]
+        assert test.to_bytes() == before
+    test.update_many([], [])
+    assert test.to_bytes() == before
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -1.0, math.nan])
+def test_bad_parameters(alpha: float) -> None:
+    with pytest.raises(ValueError, match="`alpha` must"):
+        CalibrationTest(alpha)
+    with pytest.raises(ValueError, match="`alpha` must"):
+        e_bh({}, alpha)
+    with pytest.raises(ValueError, match="`run_length` must"):
+        CalibrationDrift(alpha / 2)
+    with pytest.raises(ValueError, match="`pos_val` must"):
+        CalibrationTest(pos_val=math.nan)
+
+
+def test_independent_parts_are_multiplied() -> None:
+    parts = []
+    for seed in (1, 2):
+        p, y = stream(60, 0, 1.0, 1.0, seed)
+        parts.append(CalibrationTest())
+        parts[-1].update_many(y, p)
+    both = copy.deepcopy(parts[0])
+    both.merge(parts[1])
+    total = parts[0].log_e_value + parts[1].log_e_value
+    assert both.log_e_value == pytest.approx(total)
+    assert both.p_value <= parts[0].p_value
+    both.update(True, 0.5)
+    alone = copy.deepcopy(parts[0])
+    alone.update(True, 0.5)
+    assert both.log_e_value == pytest.approx(alone.log_e_value + parts[1].log_e_value)
+    for bad, error in ((both, ValueError), (CalibrationDrift(), TypeError)):
+        with pytest.raises(error, match="`other` must"):
+            both.merge(bad)  # type: ignore[arg-type]
+
+
+def test_a_reset_begins_anew() -> None:
+    test = CalibrationTest(alpha=0.1)
+    test.update(True, 0.0)
+    test.reset()
+    assert test.to_bytes() == CalibrationTest(alpha=0.1).to_bytes()
+
+
+def test_a_detector_begins_anew_after_an_alarm() -> None:
+    drift, alarms = CalibrationDrift(run_length=10.0), []
+    for at in range(200):
+        drift.update(True, 0.1)
+        if drift.drift_detected:
+            alarms.append(at)
+    gaps = {after - before for before, after in itertools.pairwise(alarms)}
+    assert len(gaps) == 1
+    assert len(alarms) > 5
+    assert drift.clone().n_samples == 0
+
+
+@given(st.lists(st.floats(-5.0, 12.0), max_size=9), st.sampled_from([0.01, 0.05, 0.5]))
+def test_e_bh_by_its_definition(values: list[float], alpha: float) -> None:
+    found = e_bh(dict(enumerate(values)), alpha)
+    n, ranked = len(values), sorted(values, reverse=True)
+    fitting = [k for k in range(1, n + 1) if ranked[k - 1] >= math.log(n / (alpha * k))]
+    assert len(found) == max(fitting, default=0)
+    assert sorted(values[i] for i in found) == sorted(ranked[: len(found)])
+
+
+def test_e_bh_refuses() -> None:
+    with pytest.raises(ValueError, match="got nan for 'a'"):
+        e_bh({"a": math.nan})
+    with pytest.raises(TypeError, match="`log_e_values` must be a mapping"):
+        e_bh([1.0])  # type: ignore[arg-type]
+
+
+def test_a_wrapper_shows_it_what_it_serves() -> None:
+    rng = np.random.default_rng(3)
+    detector = CalibrationDrift(run_length=2_000)
+    model = CalibratedClassifier(
+        linear_model.LogisticRegression(), drift_detector=detector, on_drift="reset"
+    )
+    n_before = 0
+    for at in range(3_000):
+        x = rng.normal()
+        wrong = at >= 1_500
+        y = bool(rng.random() < expit(-2.0 * x if wrong else 2.0 * x))
+        model.predict_proba_one({"x": x})
+        model.learn_one({"x": x}, y)
+        if at == 1_499:
+            n_before = model.n_alarms
+    assert model.n_alarms > n_before
+    assert detector.n_samples == 0  # the wrapper has a clone
+
+
+def test_kernels_check_their_bets() -> None:
+    for bets, prior in ((np.ones((2, 4)), np.ones(2)), (np.ones((2, 5)), np.ones(1))):
+        with pytest.raises(ValueError, match="five numbers"):
+            Bets(bets, prior, True)
