@@ -309,6 +309,16 @@ def test_threads_share_a_store(path: Path) -> None:
         assert held(store) == dict.fromkeys("abcd", 24)
 
 
+def test_a_store_is_closed_by_any_thread(path: Path) -> None:
+    for n in range(2):
+        store = Store(path)
+        assert store.offset == n
+        commit(store, n + 1)
+        thread = threading.Thread(target=store.close)
+        thread.start()
+        thread.join()
+
+
 def test_backup_while_saving_goes_on(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     with Store(path) as store, Store(path, read_only=True) as reader:

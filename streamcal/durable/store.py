@@ -28,7 +28,6 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import Stateful, check, restore
@@ -52,6 +51,7 @@ from streamcal.durable.rows import (
     write_rows,
 )
 from streamcal.kernels.exclusive import Mutex
+from streamcal.kernels.sqlite import Connection
 
 
 class Saved(NamedTuple):
