@@ -313,7 +313,7 @@ class Calibrator(Stateful, Cloned, ABC):
         columns = {name: field_column(x, name, n_samples) for name in self.fields}
         rows = np.empty(n_samples, dtype=object)
         for i in range(n_samples):
-            rows[i] = {name: None if v is None else v[i] for name, v in columns.items()}
+            rows[i] = {name: values[i] for name, values in columns.items()}
         return rows
 
     def _check_known(
@@ -403,11 +403,11 @@ class Calibrator(Stateful, Cloned, ABC):
         return score_vector, labels, as_weights(w, len(score_vector))
 
 
-def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any] | None:
-    """Return the values of a field as a list, None if there is no such column; or raise."""
+def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any]:
+    """Return the values of a field as a list, or raise."""
     values = column_of(columns, name)
     if values is None:
-        return None
+        raise ValueError(f"`{argument}` must have a column for each field, got none for {name!r}")
     if len(values) != n_samples:
         raise ValueError(
             f"`{argument}` must have one value per score ({n_samples}), got {len(values)} in"

@@ -55,12 +55,12 @@ from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
     as_probabilities_of_labels,
-    check_served,
     as_probability_columns,
     check_calibrator_of_labels,
     check_classifier,
     check_n_rows,
     check_probabilities,
+    check_served,
 )
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
 from streamcal.wrappers.served import Served
@@ -645,9 +645,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         samples. The ticket of calibrators that were replaced after an alarm is left out.
         """
         if not isinstance(served, Served):
-            raw = as_probabilities_of_labels(served)
-            check_served(raw, self._labels_with(labels))
-            return self._known.complete(raw) if raw else raw, None, None
+            check_served(as_probabilities_of_labels(served), self._labels_with(labels))
+            return self._read_probabilities(served), None, None
         raw = self._read_probabilities(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
         if served.sampling_rate != 1.0:
@@ -670,9 +669,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         raw = as_probabilities_of_labels(served)
         return self._known.complete(raw) if raw else raw
 
-    def _labels_with(self, new: Iterable[ClfTarget]) -> set[ClfTarget]:
+    def _labels_with(self, new: Iterable[Any]) -> set[Any]:
         """Return the labels that are known, and ``new`` ones; empty if none was known before."""
-        known = {*self._strategy.calibrators, *(self.labels or ())}
+        known: set[Any] = {*self._strategy.calibrators, *(self.labels or ())}
         if any(isinstance(label, bool | np.bool_) for label in new):
             known |= {False, True}
         # Not an array that equals a label.
@@ -819,14 +818,16 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         return labels, values
 
     def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
-        """Return the columns that segments are made of; those that ``X`` lacks are left out."""
+        """Return the columns that segments are made of, or raise."""
         if not self._strategy.fields:
             return {}
         frame = into_frame(X)
+        for name in self._strategy.fields:
+            if name not in frame.columns:
+                raise ValueError(f"`X` must have a column for each segment, got none for {name!r}")
         return {
             name: np.fromiter(frame.get_column(name).to_list(), object, len(frame))
             for name in self._strategy.fields
-            if name in frame.columns
         }
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
