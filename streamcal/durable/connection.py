@@ -99,7 +99,7 @@ class StoreConnection:
     def connected(self) -> Connection:
         """Return the open database."""
         if self._process != os.getpid():
-            raise StoreError(f"{self.path} was opened by another process: open it again in this")
+            raise StoreError(f"{self.path} was opened by another process: open it in a new one")
         if self.database is None:
             raise StoreError(f"{self.path} is closed")
         return self.database

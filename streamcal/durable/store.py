@@ -136,7 +136,8 @@ class Store:
     on POSIX systems the store would lose its locks when that code closes the file. Use `backup`.
 
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
-    and after a fork the child can't use it. Open the file again instead.
+    and after a fork the child can't use it. Open the file in a new process: in a forked one, SQLite
+    takes the locks that the parent had at the fork for its own.
 
     Examples
     --------
