@@ -1,12 +1,22 @@
 """What many keys cost `durable.run`, beside one stream without keys.
 
-    python benchmarks/many_keys.py [--events 200000] [--only platt] [--runs 3]
+    python benchmarks/many_keys.py [--events 200000] [--only platt] [--keys zipf] [--runs 3]
 
-Streams of events in batches of 1,000 go through `run` into a store, with one calibrator for all,
-for 10 and for 1,000 keys that are equally frequent, and for keys by Zipf's law (exponent 1.2, up to
-10⁶ keys, ``max_live=1000``). The first half of the events fills the calibrators and is not counted.
-For each it prints microseconds and bytes written per event, and the ratio of times to the stream
-without keys, which runs right before it: the median of ``--runs``. Beside them:
+Streams of events in batches of 1,000 go through `run` into a store. ``--keys`` says how keys are
+drawn; the default is the first four:
+
+* none: one calibrator for all events;
+* a number of keys that are equally frequent: 10 and 1000, or any other;
+* zipf: by Zipf's law with exponent 1.2, up to 10⁶ keys;
+* hot: a third of all events are of one key, the others of 1,000 keys;
+* once: each event has a key of its own.
+
+If there are more keys, 1,000 calibrators stay in memory (``max_live``). The first half of the
+events fills the calibrators and is not counted. For each it prints microseconds and bytes written
+per event, and the ratio of times to the stream without keys, which runs right before it: the median
+of ``--runs``.
+With ``--processes 2`` two processes learn such a stream each, at once; the time is that of both,
+divided by the events of both. Beside them:
 
 * SQLite alone: a row of the same bytes for each key of a batch, in one transaction,
 * a dict of river's `LogisticRegression` on the log odds, without a store.
@@ -20,15 +30,19 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import multiprocess
 import numpy as np
 from river import linear_model
 
 from streamcal import (
+    BetaCalibrator,
     Calibrator,
     HedgedCalibrator,
+    HistogramCalibrator,
     IsotonicCalibrator,
     KeyedCalibrator,
     PlattCalibrator,
+    VennAbersCalibrator,
 )
 from streamcal.durable import Event, Store, run
 
@@ -37,8 +51,13 @@ KINDS: dict[str, Callable[[], Calibrator]] = {
     "isotonic": lambda: IsotonicCalibrator(window=200),
     "platt": PlattCalibrator,
     "hedge": HedgedCalibrator,
+    "beta": BetaCalibrator,
+    "histogram": HistogramCalibrator,
+    "venn-abers": lambda: VennAbersCalibrator(window=200),
 }
+FIRST = ("isotonic", "platt", "hedge")
 KEYS = ("none", "10", "1000", "zipf")
+MOST_LIVE = 1_000
 
 
 def keys_of(how: str, n: int, rng: np.random.Generator) -> Sequence[object]:
@@ -47,6 +66,11 @@ def keys_of(how: str, n: int, rng: np.random.Generator) -> Sequence[object]:
         return [None] * n
     if how == "zipf":
         return [f"k{k}" for k in np.minimum(rng.zipf(1.2, n), 10**6).tolist()]
+    if how == "hot":
+        numbers = np.where(rng.random(n) < 1 / 3, -1, rng.integers(1_000, size=n))
+        return [f"k{k}" for k in numbers.tolist()]
+    if how == "once":
+        return [f"k{k}" for k in range(n)]
     return [f"k{k}" for k in rng.integers(int(how), size=n).tolist()]
 
 
@@ -73,14 +97,24 @@ def measure(kind: str, how: str, n: int) -> tuple[float, float]:
     """Return microseconds and bytes per event of the second half of a stream."""
     events = events_of(how, n)
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "run.db")) as store:
-        max_live = 1_000 if how == "zipf" else None
-        keyed = KeyedCalibrator(KINDS[kind](), max_live=max_live, store=store)
+        many = how in ("zipf", "once") or (how.isdecimal() and int(how) > MOST_LIVE)
+        keyed = KeyedCalibrator(KINDS[kind](), max_live=MOST_LIVE if many else None, store=store)
         run(events[: n // 2], keyed, _nowhere, store=store, batch_size=BATCH)
         gc.collect()
         before, begun = written(), time.perf_counter()
         run(events, keyed, _nowhere, store=store, batch_size=BATCH)
         took = time.perf_counter() - begun
         return took / (n - n // 2) * 1e6, (written() - before) / (n - n // 2)
+
+
+def measure_at_once(kind: str, how: str, n: int, n_processes: int) -> tuple[float, float]:
+    """Return what `measure` does, for processes that run at the same time."""
+    if n_processes == 1:
+        return measure(kind, how, n)
+    with multiprocess.Pool(n_processes) as pool:
+        each = pool.starmap(measure, [(kind, how, n)] * n_processes)
+    took, size = np.mean(each, axis=0)
+    return took / n_processes, size
 
 
 def _nowhere(offset: int, values: object) -> None:
@@ -129,19 +163,22 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", choices=KINDS, action="append")
-    parser.add_argument("--keys", choices=KEYS, action="append")
+    parser.add_argument("--keys", action="append", help="none, a number, zipf, hot or once")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--no-peers", action="store_true")
     args = parser.parse_args()
-    for kind in args.only or KINDS:
+    for kind in args.only or FIRST:
         for how in args.keys or KEYS:
             ratios, found = [], []
             for _ in range(args.runs):
-                base, _bytes = measure(kind, "none", args.events)
-                found.append(measure(kind, how, args.events) if how != "none" else (base, _bytes))
-                ratios.append(found[-1][0] / base)
+                base = measure_at_once(kind, "none", args.events, args.processes)
+                found.append(base)
+                if how != "none":
+                    found[-1] = measure_at_once(kind, how, args.events, args.processes)
+                ratios.append(found[-1][0] / base[0])
             took, size = np.median(found, axis=0)
             print(
-                f"{kind:9} {how:5} {took:8.2f} µs {size:8.0f} B   x {np.median(ratios):6.2f}",
+                f"{kind:10} {how:7} {took:8.2f} µs {size:8.0f} B   x {np.median(ratios):6.2f}",
                 flush=True,
             )
     if not args.no_peers:

@@ -59,6 +59,7 @@ from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.decision import Metric, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
+from streamcal.durable.expiry import Expiry
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
@@ -148,6 +149,12 @@ def moments(timeline: Timeline, i: int) -> None:
     start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
     timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
     timeline.updated, timeline.end = float(i), 100 * i
+
+
+def expiring(expiry: Expiry, i: int) -> None:
+    names = {name for name in expiry.before_mark if len(expiry.before_mark) < 9}
+    expiry.count(i % 5)
+    expiry.mark, expiry.before_mark = i, {*names, f'key:"k{i}"'}
 
 
 def logged(journal: Journal, i: int) -> None:
@@ -318,6 +325,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: TopLabelCalibrator(), raws),
         Example(lambda: TopLabelCalibrator(IsotonicCalibrator(window=50)), raws),
     ],
+    "Expiry": [Example(lambda: Expiry(7), expiring)],
     "Timeline": [Example(Timeline, moments)],
     "Tversky": [Example(lambda: goals.Tversky(0.3, 0.7), nothing)],
     "VennAbersCalibrator": [
@@ -656,6 +664,11 @@ def use(learner: Any) -> None:
             learner.add(Event(math.nan, y=1.0, id=("k", i)))
     elif isinstance(learner, Journal):
         use_journal(learner)
+    elif isinstance(learner, Expiry):
+        assert 0 < learner.n_left <= learner.expire_after
+        assert learner.to_save(9).before_mark == learner.before_mark
+        learner.count(learner.n_left)
+        assert learner.n_left == learner.expire_after
     elif isinstance(learner, Timeline):
         n = learner.periods().n.sum()
         for i in range(30):

@@ -223,6 +223,24 @@ def test_one_calibrator_for_each_key_and_the_order_stays(
     assert "60 rows calibrated, 3 keys" in result.stderr
 
 
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+def test_keys_expire(tmp_path: Path, batch_size: int) -> None:
+    path = tmp_path / "in.csv"
+    keys = ["a", "b", "b", "b", "b", "b", "b", "a", "b"]
+    path.write_text("p,y,k\n" + "".join(f".5,1,{key}\n" for key in keys))
+    out, store = tmp_path / "out.csv", tmp_path / "run.db"
+    options = "--key", "k", "--batch-size", batch_size, "--expire-after", 3
+    for more in ((), ("--out", out, "--store", store)):
+        result = calibrate(path, *options, *more)
+        text = out.read_text() if more else result.stdout
+        values = column(text, "calibrated")
+        assert values[7] == values[0]  # a new key again
+        assert values[8] > values[1]
+        assert "2 keys" in result.stderr
+    assert "--key" in calibrate(path, "--expire-after", 3, status=2).stderr
+    assert "--expire-after" in calibrate(path, "--key", "k", "--expire-after", 0, status=2).stderr
+
+
 def test_weights_and_name_of_the_column(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("p,y,n\n.2,0,3\n.8,1,.5\n.5,1,1\n.5,0,2\n")

@@ -804,7 +804,6 @@ def test_what_was_served_is_not_read_from_the_source(tmp_path: Path) -> None:
         Event(5.0, id="a"),
         Event(NAN, 7.0, id="a"),
         Event(0.5, id="a", served=Prediction(0.5, Ticket((0, (0.5,))))),
-        Event(0.5, id="a", served=Prediction(0.5, Ticket((9, (0.5,) * 10)))),
         Event(0.5, id="a", served=Prediction(0.5, Ticket((None, (0, (0.5,)))))),
         Event(0.5, id="a", w=-1.0),
     ],

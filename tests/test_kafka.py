@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streamcal import IsotonicCalibrator
 from streamcal.durable import Event, KafkaSink, KafkaSource, Store, StoreError, run
-from streamcal.durable.kafka import _OF_CONSUMERS, _OF_PRODUCERS
+from streamcal.durable._kafka_partition import OF_CONSUMERS, OF_PRODUCERS
 from streamcal.durable.pace import Pace
 from streamcal.durable.timeline import TIMELINE
 from tests import WITHOUT_BYTE_CODE
@@ -539,7 +539,7 @@ def test_settings_of_one_kind_are_those_that_librdkafka_lists(tmp_path: Path) ->
     librdkafka().rd_kafka_conf_properties_show(file)
     libc.fclose(file)
     text = path.read_text()
-    for kind, ours in (("C", _OF_CONSUMERS), ("P", _OF_PRODUCERS)):
+    for kind, ours in (("C", OF_CONSUMERS), ("P", OF_PRODUCERS)):
         found = re.findall(rf"^(\S+) +\| +{kind} +\|", text, re.MULTILINE)
         of_clients = {name for name in found if not name.endswith(("_cb", "_cmp"))}
         assert ours - {"on_commit", "on_delivery"} == of_clients

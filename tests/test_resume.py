@@ -289,7 +289,6 @@ def test_labels_that_are_late_wait_in_the_store(
         (2, 5.0),  # the score
         (3, 7.0),  # the label
         (7, [0, 0.5]),  # the ticket
-        (7, [10**6, [0.5] * 16]),
         (7, [None, [0, [0.5]]]),
     ],
 )

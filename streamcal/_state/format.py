@@ -1,10 +1,10 @@
 """States as bytes, with version and checksum.
 
 A state consists of the magic ``b"streamcal"``, a version byte, two JSON texts and arrays as
-`streamcal.kernels.state_bytes` joins them, and a BLAKE2b digest of all that (16 bytes). The first
-text, the *head*, has the name of the class and its parameters. It is the same for many learners,
-so it can be looked up. The second one has other small fields. JSON keeps floats exactly. A state
-within another one is a *body*: it has no digest of its own.
+`streamcal.kernels.state_bytes` joins them, and the first 16 bytes of a SHA-256 of all that. The
+first text, the *head*, has the name of the class and its parameters. It is the same for many
+learners, so it can be looked up. The second one has other small fields. JSON keeps floats exactly.
+A state within another one is a *body*: it has no digest of its own.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from streamcal._state.checks import Arrays, Fields, require
 from streamcal.kernels.state_bytes import join, split
 
 MAGIC = b"streamcal"
-VERSION = 14
+VERSION = 15
 
 DIGEST = 16
 _START = MAGIC + bytes([VERSION])
@@ -53,7 +53,7 @@ def read_fields(text: bytes) -> Fields:
     """Return the other fields, or raise one of `BAD_VALUES`."""
     if text == b"{}":
         return {}
-    fields: Fields = json.loads(text)
+    fields: Fields = json.loads(text.decode())  # of bytes it would look for other encodings
     require(isinstance(fields, dict), "fields must have names")
     return fields
 
@@ -70,7 +70,12 @@ def body_of(head: bytes, fields: Fields, arrays: Arrays) -> bytes:
 
 def seal(body: bytes) -> bytes:
     """Return a body with its checksum."""
-    return body + hashlib.blake2b(body, digest_size=DIGEST).digest()
+    return body + _digest(body)
+
+
+def _digest(body: bytes) -> bytes:
+    """Return the checksum; SHA-256, since processors have instructions for it."""
+    return hashlib.sha256(body).digest()[:DIGEST]
 
 
 def encode(kind: str, fields: Fields, arrays: Arrays) -> bytes:
@@ -98,7 +103,7 @@ def check(data: bytes) -> bytes:
     if version != VERSION:  # no release has written states of an earlier version
         raise ValueError(f"`data` must be of version {VERSION}, got version {version}")
     body = data[:-DIGEST]
-    if not data.endswith(hashlib.blake2b(body, digest_size=DIGEST).digest()):
+    if not data.endswith(_digest(body)):
         raise ValueError("`data` must be whole: its checksum is wrong")
     return body
 

@@ -48,6 +48,7 @@ from streamcal.losses import (
 # public.
 _PACKAGES = ("calibration", "decision", "isotonic", "ordinal", "wrappers")
 _NOT_PUBLIC = {
+    "Expiry": "streamcal.durable.expiry",
     "Journal": "streamcal.durable._journal",
     "LabelJoin": "streamcal.durable.labels",  # public in `durable`, which needs no other class
     "Timeline": "streamcal.durable.timeline",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT, as_number
 from streamcal._whole import Step
-from streamcal.calibration.tickets import Ticket, check_ticket_type
+from streamcal.calibration.tickets import OtherTicketError, Ticket, check_ticket_type
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.plain import are_in_unit
 from streamcal.kernels.state_bytes import are_within
@@ -173,7 +173,7 @@ class Mixture:
             ) from None
         most = self.kernel.n_samples if n_samples is None else n_samples
         if not 0.0 <= n_served <= most:
-            raise ValueError(
+            raise OtherTicketError(
                 f"`ticket` must come from this calibrator, which has learned {most}"
                 f" samples, got one after {n_served:g}"
             )

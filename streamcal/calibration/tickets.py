@@ -54,6 +54,10 @@ class Ticket(tuple[Any, ...]):
         return f"Ticket({reprlib.repr(tuple(self))})"
 
 
+class OtherTicketError(ValueError):
+    """A ticket of another calibrator: it was made after more samples than this one has learned."""
+
+
 class Prediction(NamedTuple):
     """What `Calibrator.serve_one` returns.
 

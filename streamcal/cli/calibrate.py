@@ -63,6 +63,10 @@ _METHOD = (
     "beta calibration (three parameters). histogram: the mean label of each bin. All but isotonic "
     "take probabilities."
 )
+_EXPIRE_AFTER = (
+    "Forget a key when so many rows of all keys have been learned and none of them was its own, at "
+    "the latest after twice as many. A later row of it is the first of a new key. Needs --key."
+)
 _SEGMENT = (
     "Calibrate for each value of this column, and for each pair of values of two such columns; may "
     "be repeated. Values of few rows are corrected little, new ones not at all."
@@ -114,6 +118,7 @@ def calibrate(
     key: Annotated[
         str | None, column_option("Keep one calibrator for each value of this column.")
     ] = None,
+    expire_after: Annotated[int | None, setting(CALIBRATOR, _EXPIRE_AFTER, min=1)] = None,
     segment: Annotated[list[str] | None, column_option(_SEGMENT)] = None,
     group: Annotated[str | None, column_option(_GROUP)] = None,
     delay: Annotated[str | None, column_option(_DELAY, metavar="N|COLUMN")] = None,
@@ -172,6 +177,8 @@ def calibrate(
     with usage_errors():
         kind = format_of(*table, out, given=file_format)
         settings.check(columns)
+        if expire_after is not None and key is None:
+            raise ValueError(f"--expire-after needs --key, got {expire_after} without it")
         if plot is not None:
             _check_plot(settings.found_loss)
         if store is not None:
@@ -192,7 +199,7 @@ def calibrate(
         if store is not None:
             from streamcal.cli.stored_run import StoredRun
 
-            options = _options(columns, settings, on_error)
+            options = _options(columns, settings, expire_after, on_error)
             run = StoredRun(store, table, output.path, options, resumable=kind != "parquet")
             output = run.output
     with (
@@ -202,7 +209,9 @@ def calibrate(
     ):
         needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
         keyed = KeyedCalibrator(
-            partial(settings.make_calibrator, segment), store=None if run is None else run.store
+            partial(settings.make_calibrator, segment),
+            store=None if run is None else run.store,
+            expire_after=expire_after,
         )
         rows = TableSource(source, columns, RowReader(needed, on_error), keyed)
         if run is not None:
@@ -288,12 +297,15 @@ def _check_resumable(out: Path) -> None:
         raise ValueError("--store needs --out FILE: a pipe can't be truncated")
 
 
-def _options(columns: Columns, settings: Settings, on_error: OnError) -> dict[str, Any]:
+def _options(
+    columns: Columns, settings: Settings, expire_after: int | None, on_error: OnError
+) -> dict[str, Any]:
     """Return the options that the result depends on, by name.
 
     A store keeps these names: a field that is renamed needs its old name here.
     """
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
+    given["expire_after"] = expire_after
     return {f"--{name.replace('_', '-')}": value for name, value in given.items()}
 
 

@@ -13,7 +13,7 @@ is newer. So a state that is written replaces all that journals have of its key.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -66,7 +66,7 @@ class Journal(Stateful):
         key_of_sample, columns = [], []
         for groups, *samples in batches:
             # Keys without a number come last; there are few of them.
-            given = [numbers.get(key, len(numbers)) for key in groups]
+            given = list(map(numbers.get, groups, repeat(len(numbers))))
             key_of_sample.append(np.repeat(given, list(map(len, groups.values()))))
             columns.append(np.stack(samples)[:, list(chain.from_iterable(groups.values()))])
         all_keys, all_columns = np.concatenate(key_of_sample), np.concatenate(columns, axis=1)

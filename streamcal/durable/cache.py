@@ -16,15 +16,23 @@ would overwrite the state of the other writer, so every call is refused until `r
 
 import contextlib
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamcal._state import pack, restore
+from streamcal._whole import do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.durable._journal import Batch
 from streamcal.durable._sample_log import BYTES, LEAST, MOST, SampleLog
 from streamcal.durable.errors import StoreError
+from streamcal.durable.expiry import EXPIRY, Expiry
 from streamcal.durable.keys import PREFIX, Groups, key_of, name_of
 from streamcal.durable.store import Store
 from streamcal.losses import Loss
@@ -55,6 +63,7 @@ class Written(NamedTuple):
 
 
 NOT_WRITTEN = Written(None, 0)
+MANY = 8  # samples of a key in a batch: in a journal they take about the bytes of a small state
 _LEVEL = 1  # level of compression: higher ones are slower and gain little
 
 
@@ -69,6 +78,8 @@ class CalibratorCache:
         The greatest number of live calibrators; None: no limit.
     store : Store or None
         Where states are saved.
+    expire_after : int or None
+        See `streamcal.durable.expiry`; None: keys stay.
 
     Attributes
     ----------
@@ -78,7 +89,13 @@ class CalibratorCache:
         Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
     """
 
-    def __init__(self, fresh: Calibrator, max_live: int | None, store: Store | None) -> None:
+    def __init__(
+        self,
+        fresh: Calibrator,
+        max_live: int | None,
+        store: Store | None,
+        expire_after: int | None = None,
+    ) -> None:
         self.fresh = fresh
         self.max_live = max_live
         self.store = store
@@ -87,7 +104,11 @@ class CalibratorCache:
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()  # their states must be written
         self._log = SampleLog()  # what others have learned
+        self._forgotten: set[Hashable] = set()  # the next save removes what the store has of them
+        self._expiry: Expiry | None = None
+        self._offered_expiry: Expiry | None = None
         self._batch: Groups = {}  # the keys of a batch that is being learned, or was interrupted
+        self._evicted: set[Hashable] = set()  # of that batch; they may have learned or not
         # The stored states from which calibrators continued, and those being saved.
         self._base: dict[Hashable, Written] = {}
         self._offered: dict[Hashable, Written] = {}
@@ -98,6 +119,7 @@ class CalibratorCache:
             name = store.first_key(PREFIX)
             if name is not None:
                 self.restore(store.get_bytes(name))  # or it raises, before the first sample does
+        self._expiry = None if expire_after is None else Expiry.of(store, expire_after)
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -117,12 +139,17 @@ class CalibratorCache:
         _check(key)
         if key in self.live or key in self.compressed:
             return True
-        return self.store is not None and name_of(key) in self.store
+        return self._is_stored(key)
+
+    def _is_stored(self, key: Hashable) -> bool:
+        """Return whether the store has a calibrator of a key, which has not been forgotten."""
+        return self.store is not None and key not in self._forgotten and name_of(key) in self.store
 
     def _stored_names(self) -> list[str]:
-        """Return the names of the calibrators in the store."""
+        """Return the names of the calibrators in the store, without those that are forgotten."""
         names = [] if self.store is None else self.store.keys()
-        return [name for name in names if name.startswith(PREFIX)]
+        forgotten = set(map(name_of, self._forgotten))
+        return [name for name in names if name.startswith(PREFIX) and name not in forgotten]
 
     @property
     def memory_usage(self) -> int:
@@ -149,13 +176,18 @@ class CalibratorCache:
                 return None
             found = Live.of(calibrator)
             self.make_live(key, found)
-        elif self.max_live is not None:
-            self.live.move_to_end(key)
+        elif self.touch is not None:
+            self.touch(key)
         return found
+
+    @property
+    def touch(self) -> Callable[[Hashable], None] | None:
+        """What marks a live calibrator as just used; None if none is ever evicted."""
+        return None if self.max_live is None else self.live.move_to_end
 
     def _read(self, key: Hashable) -> Calibrator | None:
         """Return the calibrator that the store has; None if it has none."""
-        if self.store is None:
+        if self.store is None or key in self._forgotten:
             return None
         found = self.store.find(name_of(key))
         if found is None:
@@ -167,7 +199,7 @@ class CalibratorCache:
 
     def _stored_digest(self, key: Hashable) -> bytes | None:
         """Return the digest by which a change of the stored state is noticed."""
-        if self.store is None:
+        if self.store is None or key in self._forgotten:
             return None
         own = key in self._log.behind  # its journals are those of this cache
         return (self.store.written_digest if own else self.store.digest)(name_of(key))
@@ -186,6 +218,8 @@ class CalibratorCache:
             # In a run it is soon written.
             level = 0 if self._log.is_on else _LEVEL
             self.compressed[evicted] = zlib.compress(least_used.to_bytes(), level)
+            if evicted not in self._unsaved and evicted not in self._log:
+                self._evicted.add(evicted)
             self._unsaved.add(evicted)
         else:
             self._base.pop(evicted, None)
@@ -200,10 +234,12 @@ class CalibratorCache:
         if key not in self.live:
             self.make_live(key, Live.of(calibrator))
         self._unsaved.add(key)
+        if self._expiry is not None:
+            self._expiry.used.add(key)
 
-    def reading(self, groups: Groups) -> contextlib.AbstractContextManager[None]:
+    def reading(self, keys: Collection[Hashable]) -> contextlib.AbstractContextManager[None]:
         """Return a context manager inside which states of keys are read in one transaction."""
-        if self.store is None or groups.keys() <= self.live.keys():
+        if self.store is None or self.live.keys() >= set(keys):
             return contextlib.nullcontext()
         return self.store.one_moment()
 
@@ -213,29 +249,96 @@ class CalibratorCache:
         if self._log.n_bytes > 2 * MOST:  # nobody commits
             self._unsaved.update(self._log.drop())
         self._batch = groups
+        self._evicted.clear()
 
-    def end_batch(self, batch: Batch, unchanged: Container[Hashable]) -> None:
+    def end_batch(self, batch: Batch, unchanged: AbstractSet[Hashable]) -> None:
         """Mark the calibrators of a batch as changed, but ``unchanged``: they only predicted."""
-        log, base, unsaved = self._log, self._base, self._unsaved
-        learned = []
-        for key, at in batch[0].items():
-            if key in unsaved or key in unchanged:
-                continue
-            is_logged = log.is_on and type(at) is list and key in base
-            if is_logged and BYTES * len(at) < base[key].size:
-                learned.append(key)
-            else:
-                unsaved.add(key)
-        if learned:
+        log, groups = self._log, batch[0]
+        changed = groups.keys() - unchanged
+        if self._expiry is not None:
+            self._expiry.used |= changed
+        # In sets, since there may be a thousand keys. Those that are in the log stay there, if they
+        # have few samples in the mean.
+        few = len(groups) > 1 and len(batch[1]) < MANY * len(groups)
+        known = log.keys.keys() if few else ()
+        undecided = changed.difference(known, self._unsaved)
+        learned = [key for key in groups if key in undecided and self._is_logged(key, groups[key])]
+        self._unsaved |= undecided.difference(learned)
+        if log.is_on and not changed <= self._unsaved:
             log.add(batch, learned)
         self._batch = {}
+        for key in self._evicted.intersection(unchanged) if self.store is not None else ():
+            self._unsaved.discard(key)  # the store has it
+            if self.compressed.pop(key, None) is not None:
+                self._base.pop(key, None)
+
+    def _is_logged(self, key: Hashable, at: Any) -> bool:
+        """Return whether a journal takes fewer bytes for the samples of a key than its state."""
+        size = self._base.get(key, NOT_WRITTEN).size
+        return self._log.is_on and type(at) is list and BYTES * len(at) < size
 
     def _settle(self) -> None:
         """Mark the calibrators of an interrupted batch as changed: each may have learned."""
         if self._batch:
             here = (key for key in self._batch if key in self.live or key in self.compressed)
             self._unsaved.update(here)
+            if self._expiry is not None:
+                self._expiry.used.update(self._batch)
             self._batch = {}
+
+    # Keys that go ---------------------------------------------------------------------------------
+
+    def forget(self, key: Hashable) -> bool:
+        """Drop a calibrator; return whether there was one. The next save removes its state."""
+        self._catch_up()
+        _check(key)
+        if key not in self:
+            return False
+        self._drop([key])
+        return True
+
+    def parts(self, groups: Groups, y: NDArray[np.float64]) -> Iterator[Groups]:
+        """Iterate over the parts of a batch between which keys expire."""
+        if self._expiry is None:
+            yield groups
+            return
+        for part, n_learned in self._expiry.parts(groups, y):
+            yield part
+            self.count_learned(n_learned)
+
+    def count_learned(self, n: int) -> None:
+        """Count samples that have been learned; if they end a period, drop the keys that expire."""
+        expiry = self._expiry
+        if expiry is None or not expiry.count(n):
+            return
+        if self.store is None:
+            here = {*self.live, *self.compressed}
+            self._drop(here - expiry.used)
+            expiry.begin(0)
+            return
+        names, stay = self.store.unchanged_since(expiry.mark), expiry.used_names()
+        stored = [key_of(name) for name in names if name.startswith(PREFIX) and name not in stay]
+        unsaved = [key for key in (*self._unsaved, *self._log.keys) if name_of(key) not in stay]
+        self._drop([*stored, *(key for key in unsaved if not self._is_stored(key))])
+        expiry.begin(self.store.n_saves)
+
+    def _drop(self, keys: Iterable[Hashable]) -> None:
+        """Drop the calibrators of keys, and all that is known of them."""
+        dropped = set(keys)
+        do_all(
+            partial(self._forgotten.update, dropped if self.store is not None else ()),
+            partial(self._unsaved.difference_update, dropped),
+            partial(self._log.behind.difference_update, dropped),
+            *(
+                partial(deque, map(known.pop, dropped, repeat(None)), 0)
+                for known in (self._log.keys, self._base, self.compressed, self.live)
+            ),
+        )
+
+    def forgotten(self) -> list[str]:
+        """Return the names of states that are to be removed from the store."""
+        gone = self._forgotten - self._unsaved
+        return [] if self.store is None else [name_of(key) for key in gone]
 
     def keep_log(self, on: bool) -> None:
         """From now on, journals may stand for states in `changes`; or never."""
@@ -338,7 +441,7 @@ class CalibratorCache:
         """Return the states that have changed since they were saved, by their names."""
         self._catch_up()
         self._unsaved.update(self._log.drop())
-        return self._states_of(self._unsaved)
+        return {**self._states_of(self._unsaved), **self._expiry_to_save()}
 
     def changes(self, whole: bool) -> tuple[dict[str, Any], list[str]]:
         """Return what a commit writes, by name, and the names that it removes.
@@ -349,10 +452,23 @@ class CalibratorCache:
         self._catch_up()
         log = self._log
         n_bytes = log.n_bytes
+        # Journals of an earlier period must not be written as states in a later save of this one.
+        whole |= self._expiry is not None and not self._expiry.is_noted
         if whole or n_bytes > MOST or (n_bytes > LEAST and n_bytes > self._size_behind()):
             self._unsaved.update(log.drop(), log.behind)
-            return dict(self._states_of(self._unsaved)), log.offer_none()
-        return {**self._states_of(self._unsaved), **log.offer(self._unsaved)}, []
+            journal: dict[str, Any] = {}
+            obsolete = log.offer_none()
+        else:
+            journal, obsolete = {**log.offer(self._unsaved)}, []
+        written = {**self._states_of(self._unsaved), **journal, **self._expiry_to_save()}
+        return written, [*obsolete, *self.forgotten()]
+
+    def _expiry_to_save(self) -> dict[str, bytes]:
+        """Return what is kept of keys that expire, by its name; it is being saved."""
+        if self._expiry is None or self.store is None:
+            return {}
+        self._offered_expiry = self._expiry.to_save(self.store.n_saves + 1)
+        return {EXPIRY: self._offered_expiry.to_bytes()}
 
     def _size_behind(self) -> int:
         """Return about how many bytes the states of the keys in journals take."""
@@ -378,6 +494,9 @@ class CalibratorCache:
         """Mark all states as saved; compressed calibrators leave memory."""
         self._log.saved(self._offered)
         self._unsaved.clear()
+        self._forgotten.clear()
+        if self._offered_expiry is not None:
+            self._expiry, self._offered_expiry = self._offered_expiry, None
         if self.store is not None:
             for key in self.compressed:
                 self._offered.pop(key, None)
@@ -397,6 +516,9 @@ class CalibratorCache:
             self._base.pop(key, None)
         self._unsaved.clear()
         self._offered.clear()
+        self._forgotten.clear()
+        if self._expiry is not None:
+            self._expiry = Expiry.of(self.store, self._expiry.expire_after)
         self._catch_up()
 
 

@@ -12,9 +12,9 @@ from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
 from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
 from streamcal.calibration.snapshot import Snapshot
-from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache, Live
-from streamcal.durable.keys import FEW, Groups, group, name_of
+from streamcal.durable.keys import FEW, Groups, are_plain, group, name_of
 from streamcal.durable.store import Store
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.one_by_one import OneByOne
@@ -58,6 +58,11 @@ class KeyedCalibrator(Locked):
     store : Store or None
         Where states are saved. A state of an earlier run is read when its key is first used; it
         must have the parameters that ``calibrator`` has.
+    expire_after : int or None
+        Keys expire: whenever all keys together have learned so many samples, those that have
+        learned none of them are forgotten. A key that is used again is then a new one. So a key
+        stays for this number of samples after its last one, and at most for twice as many. None:
+        keys stay.
 
     Attributes
     ----------
@@ -72,7 +77,8 @@ class KeyedCalibrator(Locked):
         If ``calibrator`` is no calibrator and makes none; if calibrators can't be written as bytes,
         and there is ``max_live`` or a store; if ``store`` is not a `Store`.
     ValueError
-        If ``max_live`` is not a positive int, or the states in the store have other parameters.
+        If ``max_live`` or ``expire_after`` is not a positive int, or the states in the store have
+        other parameters.
     StoreError
         If the store has fewer or more states than were saved.
 
@@ -93,6 +99,14 @@ class KeyedCalibrator(Locked):
     Samples of such a key that were learned here and not saved can't be added to them: all calls
     raise `StoreError` until `revert` forgets these samples.
 
+    A ticket that is older than the calibrator of its key, since the key has been forgotten, is
+    ignored: its label is learned without one.
+
+    *Keys that expire.* A label counts, and a prediction does not. With a store, the count of
+    samples is saved, and a key that expires leaves the store by the next save. So a `run` that is
+    continued after a crash lets the same keys expire at the same samples. One object with
+    ``expire_after`` may use a store. The value may change when a store is opened again.
+
     Examples
     --------
     >>> from streamcal import IsotonicCalibrator
@@ -110,8 +124,10 @@ class KeyedCalibrator(Locked):
         *,
         max_live: int | None = None,
         store: Store | None = None,
+        expire_after: int | None = None,
     ) -> None:
         check_count(max_live, "max_live", optional=True)
+        check_count(expire_after, "expire_after", optional=True)
         if not callable(calibrator) and not is_calibrator(calibrator):
             raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
         if store is not None and not isinstance(store, Store):
@@ -119,6 +135,7 @@ class KeyedCalibrator(Locked):
         self.calibrator = calibrator
         self.max_live = max_live
         self.store = store
+        self.expire_after = expire_after
         make: Any = calibrator.clone if is_calibrator(calibrator) else calibrator
         self._make: Callable[[], Calibrator] = make
         self._fresh: Calibrator = self._make()
@@ -129,7 +146,7 @@ class KeyedCalibrator(Locked):
         if max_live is not None or store is not None:
             self._fresh.to_bytes()  # or it raises, before anything has been learned
         self.fields = tuple(self._fresh.fields)
-        self._cache = CalibratorCache(self._fresh, max_live, store)
+        self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -222,8 +239,12 @@ class KeyedCalibrator(Locked):
             if ticket is not None and calibrator.makes_tickets:
                 given["ticket"] = ticket
             try:
-                calibrator.learn_one(score, y, w, **given)
+                try:
+                    calibrator.learn_one(score, y, w, **given)
+                except OtherTicketError:  # of a calibrator that has been forgotten
+                    calibrator.learn_one(score, y, w, **given | {"ticket": None})
                 self._cache.changed(key, calibrator)
+                self._cache.count_learned(1)
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
@@ -249,8 +270,12 @@ class KeyedCalibrator(Locked):
         with self._mutex:
             calibrator = self._find_or_make(key)
             try:
-                calibrator.learn_group(scores, y, w, **given, tickets=tickets)
+                try:
+                    calibrator.learn_group(scores, y, w, **given, tickets=tickets)
+                except OtherTicketError:  # of a calibrator that has been forgotten
+                    calibrator.learn_group(scores, y, w, **given)
                 self._cache.changed(key, calibrator)
+                self._cache.count_learned(len(as_vector(scores, "scores")))
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
@@ -325,8 +350,8 @@ class KeyedCalibrator(Locked):
         vector = self._fresh._check_known(vector, labels, weights)
         read = self.read_fields(x, len(vector))
         groups = group(keys)
-        for key in groups:
-            if type(key) is not str or not key.isascii():
+        if not are_plain(groups):
+            for key in groups:
                 name_of(key)  # or it raises
         return Samples(groups, vector, labels, weights, read)
 
@@ -337,31 +362,69 @@ class KeyedCalibrator(Locked):
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""
+        values = np.empty(len(samples.scores))
+        with self._mutex, no_fork:
+            for groups in self._cache.parts(samples.groups, samples.y):
+                self._predict_learn_groups(samples._replace(groups=groups), values)
+        return values
+
+    def _predict_learn_groups(self, samples: Samples, values: Vector) -> None:
+        """Do what `predict_learn_checked` does, between two instants at which keys expire."""
         groups, scores, y, w, read = samples
-        values = np.empty(len(scores))
-        one_by_one = OneByOne(scores, y, w, values).predict_learn
-        labelled = not np.isnan(y).any()
-        unchanged = set()
+        one_by_one = OneByOne(scores, y, w, values)
         cache = self._cache
-        with self._mutex, no_fork, cache.reading(groups):
-            cache.begin_batch(groups)
-            for key, at in groups.items():
-                found = cache.find_live(key)
+        cache.begin_batch(groups)
+        others, unchanged = one_by_one.predict_learn_live(groups, cache.live, FEW, cache.touch)
+        with cache.reading(others):
+            for key in others:
+                at, found = groups[key], cache.find_live(key)
                 live = found or Live.of(self._make())
-                changes = labelled or live.calibrator._has_open_burst()
+                changes = not np.isnan(y[at]).all() or live.calibrator._has_open_burst()
                 if live.predict_learn is not None and type(at) is list and len(at) < FEW:
-                    changes |= one_by_one(live.predict_learn, at)
+                    one_by_one.predict_learn(live.predict_learn, at)
                 else:
                     at = at if type(at) is slice else np.asarray(at)
                     rows = None if read is None else read[at]
                     values[at] = live.calibrator._predict_learn_read(rows, scores[at], y[at], w[at])
-                    changes = changes or not np.isnan(y[at]).all()
                 if not changes:
                     unchanged.add(key)
                 elif found is None:
                     cache.make_live(key, live)
-            cache.end_batch((groups, scores, y, w), unchanged)
-        return values
+        cache.end_batch((groups, scores, y, w), unchanged)
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the calibrator of a key, as if it had learned nothing.
+
+        The next save removes its state from the store; `revert` brings it back. A label that
+        arrives later makes a new calibrator. SQLite may leave the bytes of the state in free parts
+        of the file until these are used again; a `Store.backup` has none of them.
+
+        Raises
+        ------
+        KeyError
+            If the key has no calibrator.
+
+        Examples
+        --------
+        >>> from streamcal import PlattCalibrator
+        >>> keyed = KeyedCalibrator(PlattCalibrator())
+        >>> keyed.learn_many(["a", "b"], [0.9, 0.9], [0, 0])
+        >>> keyed.forget("a")
+        >>> list(keyed), keyed.predict_one("a", 0.9)
+        (['b'], 0.9)
+        """
+        with self._mutex:
+            if not self._cache.forget(key):
+                raise KeyError(key)
+
+    def forgotten(self) -> list[str]:
+        """Return the names in the store of what the next save must remove: keys without state.
+
+        `save` does it. A save of your own passes them on: ``store.save(keyed.states(), offset,
+        forget=keyed.forgotten())``.
+        """
+        with self._mutex:
+            return self._cache.forgotten()
 
     def snapshot(self, key: Hashable) -> Snapshot:
         """Return an immutable copy of the calibrator of a key, for any thread."""
@@ -385,6 +448,8 @@ class KeyedCalibrator(Locked):
 
     def states(self) -> dict[str, bytes]:
         """Return what has been learned since the last `save`: bytes by their name in the store.
+
+        What has gone since then is `forgotten`.
 
         Raises
         ------
@@ -465,7 +530,7 @@ class KeyedCalibrator(Locked):
         if self.store is None:
             raise ValueError("`store` must be given to save to, got None")
         with self._mutex, self.store.locked():
-            self.store.save(self.states(), offset)
+            self.store.save(self.states(), offset, forget=self.forgotten())
             self.saved()
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable
 from json.encoder import encode_basestring_ascii
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from streamcal._state import as_name
+from streamcal.kernels.one_by_one import positions
 
 PREFIX = "key:"
 """What the names of calibrators in a store begin with; the rest is the key as JSON."""
 
-FEW = 8  # samples of a key in a batch, below which one call for each is quicker than arrays
+FEW = 64  # samples of a key in a batch, below which a call for each is quicker than arrays
 
 Groups = dict[Any, Any]
 """Positions of samples by key: lists, or the slice of all samples."""
@@ -27,13 +29,36 @@ def group(keys: Iterable[Hashable]) -> Groups:
     >>> group(["b", "a", "b"])
     {'b': [0, 2], 'a': [1]}
     """
-    places: dict[Any, list[int]] = {}
-    for at, key in enumerate(np.asarray(keys).tolist() if hasattr(keys, "dtype") else keys):
-        try:
-            places.setdefault(key, []).append(at)
-        except TypeError:
-            raise not_a_key(key) from None
+    given = np.asarray(keys).tolist() if hasattr(keys, "dtype") else list(keys)
+    places = positions(given)
+    if isinstance(places, int):
+        raise not_a_key(given[places])
     return places
+
+
+def are_plain(keys: Iterable[Hashable]) -> bool:
+    """Return whether all are text of ASCII characters, the usual keys, which need no check."""
+    try:
+        return all(map(str.isascii, keys))  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
+def part_of(groups: Groups, start: int, end: int) -> Groups:
+    """Return the groups of the samples from ``start`` to before ``end``.
+
+    Examples
+    --------
+    >>> part_of({"b": [0, 2, 3], "a": [1]}, 2, 4)
+    {'b': [2, 3]}
+    """
+    found = {}
+    for key, at in groups.items():
+        if isinstance(at, slice):  # of all samples
+            found[key] = slice(start, end)
+        elif len(part := at[bisect_left(at, start) : bisect_left(at, end)]):
+            found[key] = part
+    return found
 
 
 def name_of(key: Hashable) -> str:

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
-from streamcal._state import Stateful, check, restore
+from streamcal._state import DIGEST, Stateful, check, require, restore
 from streamcal._validation import MOST_COUNT
 from streamcal.durable._journal import Journal, JournalIndex, Part, digest_after, state_after
 from streamcal.durable.connection import StoreConnection
@@ -214,6 +214,12 @@ class Store:
         self._settle()
         return self._version
 
+    @property
+    def n_saves(self) -> int:
+        """How many saves there have been; the next one has the number after this."""
+        self._settle()
+        return self._head.n_saves
+
     def __len__(self) -> int:
         self._settle()
         return self._head.n_states - self._head.n_journals
@@ -384,6 +390,19 @@ class Store:
             found = {name: find_row(database, name, "n_saves") for name in self._journals.names}
             behind = self._journals.after
             return [name for name, row in found.items() if row and behind(name, row[1])]
+
+    def unchanged_since(self, n_saves: int) -> list[str]:
+        """Return the keys that no save after this number has changed; all states are looked at."""
+        with self._reading() as (database, head):
+            self._journals.update(database, head)
+            query = "SELECT key, digest, n_saves, substr(data, ?) FROM states WHERE n_saves <= ?"
+            names = []
+            for key, digest, number, checksum in database.execute(query, (-DIGEST, n_saves)):
+                fits = digest_of(key, number, checksum) == digest
+                require(fits, f"the state of {key!r} does not fit its digest")
+                if not key.startswith(JOURNAL) and not self._journals.after(key, n_saves):
+                    names.append(key)
+            return names
 
     def _learned_after(
         self, database: Connection, head: Head, key: str, n_saves: int

@@ -1,7 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+def positions(keys: Iterable[Any]) -> dict[Any, list[int]] | int: ...
 
 class OneByOne:
     def __init__(
@@ -14,3 +17,10 @@ class OneByOne:
     def predict_learn(
         self, call: Callable[[float, float, float], float], at: list[int]
     ) -> bool: ...
+    def predict_learn_live(
+        self,
+        groups: dict[Any, Any],
+        live: dict[Any, Any],
+        few: int,
+        touch: Callable[[Any], object] | None = None,
+    ) -> tuple[list[Any], set[Any]]: ...

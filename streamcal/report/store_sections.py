@@ -6,6 +6,7 @@ from typing import Any
 
 from streamcal._state import decode, restore
 from streamcal.calibration.base import is_calibrator
+from streamcal.durable.expiry import EXPIRY
 from streamcal.durable.keys import PREFIX, key_of
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE
@@ -36,6 +37,7 @@ def of_store(store: Store, max_states: int = MAX_STATES) -> list[Section]:
     """
     sizes = store.sizes()
     sizes.pop(TIMELINE, None)  # it has sections of its own
+    sizes.pop(EXPIRY, None)
     # In the order of their names, so that rows keep their places on a page that is updated.
     largest = sorted(sorted(sizes, key=lambda key: (-sizes[key], key))[:max_states])
     states: dict[str, Any] = {}
