@@ -20,6 +20,7 @@ from streamcal import (
     SegmentCalibrator,
     StreamingThresholds,
 )
+from streamcal.calibration.context import Contexts
 from streamcal.ordinal import CuSumRank
 from tests import named
 
@@ -38,7 +39,8 @@ def hedge(calibrator: Any) -> Callable[..., None]:
 
 def segments(calibrator: Any) -> Callable[..., None]:
     def learn(s: Any, y: Any, w: Any) -> None:
-        hashes = calibrator._read_fields({"a": [i % 3 for i in range(N)][: len(s)]}, len(s))
+        columns = Contexts({"a": [i % 3 for i in range(N)][: len(s)]})
+        hashes = calibrator._read_contexts(columns, len(s))
         calibrator._predict_learn_read(hashes, s, y, w)
 
     return learn

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, PlattCalibrator, Served
 from streamcal._whole import do_all
+from streamcal.calibration.context import Context, Contexts
 from streamcal.calibration.joint_hedge import JointHedge
 from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.tickets import Ticket
@@ -299,7 +300,7 @@ def test_batches_learn_and_predict_like_single_samples() -> None:
     samples = stream(60)
     columns = {label: np.array([x["p"][label] for x, _ in samples]) for label in "abcd"}
     strategy = model._strategy
-    strategy.learn_many(columns, {}, [y for _, y in samples], np.ones(60))
+    strategy.learn_many(columns, [y for _, y in samples], np.ones(60), Contexts({}))
     for x, y in samples:
         twin.learn_one(x, y)
     assert strategy.freeze()[0] == twin._strategy.freeze()[0]
@@ -404,8 +405,9 @@ def test_a_true_label_without_a_hash_finds_its_ticket() -> None:
         played(each, stream(20))
     late = [(x, y, model.serve_one(x)) for x, y in stream(5, seed=2)]
     for x, y, served in late:
-        model._strategy.learn_one(x["p"], x, Unhashable(y), 1.0, served.ticket)
-        twin._strategy.learn_one(x["p"], x, y, 1.0, served.ticket)
+        context = Context(x, served.ticket)
+        model._strategy.learn_one(x["p"], Unhashable(y), 1.0, context)
+        twin._strategy.learn_one(x["p"], y, 1.0, context)
     assert model.to_bytes() == twin.to_bytes()
 
 

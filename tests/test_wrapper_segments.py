@@ -20,6 +20,7 @@ from streamcal import (
     Served,
     TemperatureCalibrator,
 )
+from streamcal.calibration.context import Contexts
 from tests.fixed_model import FixedModel
 
 FIELDS = ("country", "device")
@@ -343,7 +344,8 @@ def test_frames_of_more_labels_are_learned_as_rows_are() -> None:
         name: np.array([x.get(name) for x, _ in samples], dtype=object)
         for name in ("country", "device")
     }
-    many._strategy.learn_many(columns, X, [y for _, y in samples], np.ones(40))
+    labels = [y for _, y in samples]
+    many._strategy.learn_many(columns, labels, np.ones(40), Contexts(X))
     for x, y in samples:
         one.learn_one(x, y)
     assert many._strategy.freeze()[0] == one._strategy.freeze()[0]

@@ -95,7 +95,9 @@ def calibrate_a_regressor() -> float:
 
 def cut_into_labels() -> list[float]:
     """Thresholds of ordinal labels, in a batch, in a stream and behind a pipeline."""
-    found = streamcal.optimal_thresholds([0.1, 0.2, 0.3], [1, 2, 3], loss="quadratic-kappa")
+    found = streamcal.optimal_thresholds(
+        [0.1, 0.2, 0.3], [1, 2, 3], loss="quadratic-kappa", method="dp"
+    )
     assert_type(found, ordinal.Thresholds)
     stream = streamcal.StreamingThresholds(3, loss="zero-one")
     stream.learn_one(0.4, 2)
@@ -116,7 +118,7 @@ def decide() -> bool:
     chosen = decision.maximize([0.7, 0.4, 0.35], "f1")
     assert_type(chosen.labels, NDArray[np.bool_])
     decision.maximize([0.7, 0.4], decision.FBeta(2.0))
-    decision.maximize([0.7, 0.4], metrics.F1())
+    decision.maximize([0.7, 0.4], metrics.F1(), method="plug-in")
     model = streamcal.DecisionClassifier(
         preprocessing.StandardScaler() | linear_model.LogisticRegression(), "gmean"
     )
@@ -136,5 +138,7 @@ def calibrate_keys() -> float:
 
 def draw(path: Path) -> None:
     """The picture of the start page."""
-    display = streamcal.plot.ReliabilityDisplay.from_predictions([0, 1, 1], [0.2, 0.7, 0.4])
+    display = streamcal.plot.ReliabilityDisplay.from_predictions(
+        [0, 1, 1], [0.2, 0.7, 0.4], scoring="log", band="confidence", method="asymptotic"
+    )
     display.figure_.savefig(path)

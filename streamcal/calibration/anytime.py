@@ -29,7 +29,8 @@ from streamcal._validation import (
     check_count,
 )
 from streamcal.calibration._ring import SampleRing
-from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._frames import column_of, like_given
+from streamcal._frames import like_given
 from streamcal._state import Stateful
 from streamcal._state.clone import Cloned
 from streamcal._validation import as_score, as_vector, as_weight, as_weights, check_same_length
 from streamcal._whole import Step, do_all, write_to
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
-from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
-
-FieldValues = Mapping[str, Any]
-"""The values of the fields of a sample by name: text, numbers, booleans or None."""
 
 
 class Calibrator(Stateful, Cloned, ABC):
@@ -116,10 +114,10 @@ class Calibrator(Stateful, Cloned, ABC):
         ``x`` has a column for each of ``fields``: a mapping or a data frame.
         """
         samples = self._check_samples(scores, y, w)
-        read = self._read_fields(x, len(samples[0]))
+        read = self._read_contexts(Contexts(x), len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, sample in enumerate(rows):
-            self.learn_one(*sample, **({} if read is None else self._given_x(read[i])))
+            self.learn_one(*sample, **({} if read is None else self._keywords(read[i])))
 
     def learn_group(
         self,
@@ -151,7 +149,7 @@ class Calibrator(Stateful, Cloned, ABC):
         ValueError, TypeError
             As `learn_one`, and if lengths differ; nothing is learned.
         """
-        do_all(*self._group_steps(scores, y, w, x, tickets))
+        do_all(*self._group_steps(scores, y, w, Contexts(x, tickets)))
 
     if TYPE_CHECKING:  # a class of your own may have an attribute
 
@@ -180,9 +178,9 @@ class Calibrator(Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        read = self._read_fields(x, len(vector))
-        pairs = zip(vector.tolist(), repeat(None) if read is None else read, strict=False)
-        values = [self.predict_one(score, **self._given_x(row)) for score, row in pairs]
+        read = self._read_contexts(Contexts(x), len(vector))
+        pairs = zip(vector.tolist(), repeat(NO_CONTEXT) if read is None else read, strict=False)
+        values = [self.predict_one(score, **self._given_x(context.x)) for score, context in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
 
     def predict_learn_many(
@@ -199,13 +197,15 @@ class Calibrator(Stateful, Cloned, ABC):
             ``scores`` is one, as in `predict_many`.
         """
         samples = self._check_samples(scores, y, w)
-        read = self._read_fields(x, len(samples[0]))
+        read = self._read_contexts(Contexts(x), len(samples[0]))
         predictions = np.empty(len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, (score, label, weight) in enumerate(rows):
-            given = {} if read is None else self._given_x(read[i])
+            given, to_learn = {}, {}
+            if read is not None:
+                given, to_learn = self._given_x(read[i].x), self._keywords(read[i])
             predictions[i] = self.predict_one(score, **given)
-            self.learn_one(score, label, weight, **given)
+            self.learn_one(score, label, weight, **to_learn)
         return like_given(predictions, scores)
 
     def snapshot(self) -> Snapshot:
@@ -246,39 +246,32 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return the values of the fields as an argument, if there are fields."""
         return {"x": x} if self.fields else {}
 
+    def _keywords(self, context: Context | Contexts) -> dict[str, Any]:
+        """Return what `learn_one` uses of a context, or `learn_many` of contexts, as arguments."""
+        given = self._given_x(context.x)
+        if self.makes_tickets and context.ticket is not None:
+            given["ticket"] = context.ticket
+        return given
+
     def _learn_steps(
-        self,
-        score: float,
-        y: float,
-        w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        given = self._given_x(x)
-        if self.makes_tickets:
-            given["ticket"] = ticket
-        return (partial(self.learn_one, score, y, w, **given),)
+        return (partial(self.learn_one, score, y, w, **self._keywords(context)),)
 
     def _group_steps(
-        self,
-        scores: ArrayLike,
-        y: ArrayLike,
-        w: float,
-        x: Sequence[FieldValues] | None = None,
-        tickets: Sequence[Ticket | None] | None = None,
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         """Return what learns rows that share an outcome, as `learn_group` does, for `do_all`."""
         vector, labels, _ = self._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         part = as_weight(weight / max(n_rows, 1))
-        rows = as_rows(x, n_rows) if self.fields else repeat(None)
-        given = zip(rows, as_tickets(tickets, n_rows), strict=False)
-        samples = zip(vector.tolist(), labels.tolist(), given, strict=True)
+        rows = contexts.rows(n_rows, fields=bool(self.fields))
+        samples = zip(vector.tolist(), labels.tolist(), rows, strict=True)
         return [
             step
-            for score, label, (row, ticket) in samples
-            for step in self._learn_steps(score, label, part, row, ticket)
+            for score, label, context in samples
+            for step in self._learn_steps(score, label, part, context)
         ]
 
     @property
@@ -303,18 +296,14 @@ class Calibrator(Stateful, Cloned, ABC):
     def _check_fields(self, x: Any) -> None:
         """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
 
-    def _read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
-        """Return what is read in the columns of the fields, by sample; None without fields.
+    def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
+        """Return what is used of the contexts of a batch, by sample; None if nothing is used.
 
-        By default these are mappings, for `predict_one`.
+        By default each is a `Context`.
         """
         if not self.fields:
             return None
-        columns = {name: field_column(x, name, n_samples) for name in self.fields}
-        rows = np.empty(n_samples, dtype=object)
-        for i in range(n_samples):
-            rows[i] = {name: values[i] for name, values in columns.items()}
-        return rows
+        return np.fromiter(contexts.samples(n_samples, self.fields), object, n_samples)
 
     def _check_known(
         self, scores: NDArray[np.float64], labels: NDArray[np.float64], w: NDArray[np.float64]
@@ -337,16 +326,16 @@ class Calibrator(Stateful, Cloned, ABC):
     ) -> NDArray[np.float64]:
         """Predict and learn samples that were checked; one whose label is NaN is only predicted.
 
-        ``read`` is what `_read_fields` returned.
+        ``read`` is what `_read_contexts` returned.
         """
         if read is None:
             return predict_learn_known(self, scores, labels, weights)
         values = np.empty(len(scores))
         rows = zip(scores.tolist(), labels.tolist(), weights.tolist(), strict=True)
         for i, (score, y, w) in enumerate(rows):
-            values[i] = self.predict_one(score, read[i])
+            values[i] = self.predict_one(score, **self._given_x(read[i].x))
             if y == y:
-                self.learn_one(score, y, w, x=read[i])
+                self.learn_one(score, y, w, **self._keywords(read[i]))
         return values
 
     def _sampler(self) -> Callable[[float, float, float], float] | None:
@@ -401,28 +390,6 @@ class Calibrator(Stateful, Cloned, ABC):
         labels = self._check_labels(y)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
-
-
-def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any]:
-    """Return the values of a field as a list, or raise."""
-    values = column_of(columns, name)
-    if values is None:
-        raise ValueError(f"`{argument}` must have a column for each field, got none for {name!r}")
-    if len(values) != n_samples:
-        raise ValueError(
-            f"`{argument}` must have one value per score ({n_samples}), got {len(values)} in"
-            f" {name!r}"
-        )
-    return values
-
-
-def as_rows(x: Any, n_rows: int) -> Sequence[FieldValues]:
-    """Return the values of the fields of each row of a group, or raise."""
-    if not isinstance(x, Sequence) or isinstance(x, str):
-        raise TypeError(f"`x` must be a sequence of mappings, got {x!r}")
-    if len(x) != n_rows:
-        raise ValueError(f"`x` must have one row per score ({n_rows}), got {len(x)}")
-    return x
 
 
 def is_calibrator(value: object) -> TypeGuard[Calibrator]:

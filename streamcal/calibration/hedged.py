@@ -29,7 +29,7 @@ from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, array_of, fill, nested, require
 from streamcal._validation import LARGEST, SMALLEST, as_probabilities, as_probability, as_weight
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.base import Calibrator
 from streamcal.calibration.bursts import (
     LEARN_ONE_BY_ONE,
     MOST_HELD,
@@ -37,13 +37,14 @@ from streamcal.calibration.bursts import (
     is_no_outcome,
     read_evidence,
 )
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.calibration.mixture import POWERS, MeanDelay, Mixture, Row, mean_lateness
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
-from streamcal.calibration.tickets import Prediction, Ticket, as_tickets
+from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.shape import Samples, Shape
@@ -506,17 +507,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return *plan.steps, mixture.set_delay(plan.delay)
 
     def _learn_steps(
-        self,
-        score: float,
-        y: float,
-        w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not HedgedCalibrator.learn_one:
-            return super()._learn_steps(score, y, w, x, ticket)
+            return super()._learn_steps(score, y, w, context)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        return self._steps(as_probability(score), as_label(y), weight, ticket)
+        return self._steps(as_probability(score), as_label(y), weight, context.ticket)
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -594,22 +590,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         (3, 0.61)
         """
         with self._mutex:
-            self._do(self._steps_of_group(scores, y, w, tickets))
+            self._do(self._steps_of_group(scores, y, w, Contexts(x, tickets)))
 
     def _group_steps(
-        self,
-        scores: ArrayLike,
-        y: ArrayLike,
-        w: float,
-        x: Sequence[FieldValues] | None = None,
-        tickets: Sequence[Ticket | None] | None = None,
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         if type(self).learn_group is not HedgedCalibrator.learn_group:
-            return (partial(self.learn_group, scores, y, w, tickets=tickets),)
-        return self._steps_of_group(scores, y, w, tickets)
+            return (partial(self.learn_group, scores, y, w, tickets=contexts.ticket),)
+        return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
-        self, scores: ArrayLike, y: ArrayLike, w: float, tickets: Sequence[Ticket | None] | None
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         """Return what learns rows that share an outcome."""
         vector, of_rows, _ = self._check_samples(scores, y, None)
@@ -617,18 +608,18 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         rows = [as_probability(p) for p in vector.tolist()]
         labels = [as_label(label) for label in of_rows.tolist()]
         n_rows = len(rows)
-        served = as_tickets(tickets, n_rows)
+        given = [*contexts.rows(n_rows, fields=False)]
         weight = as_weight(w)
         if not n_rows:
             return ()
         if n_rows < 2:  # learned as any other sample
-            return self._learn_steps(rows[0], labels[0], weight, None, served[0])
+            return self._learn_steps(rows[0], labels[0], weight, given[0])
         part = as_weight(weight / n_rows)
         closed, plan = self._without_burst(), self._plan_to_close()
         group = []
-        for p, label, ticket in zip(rows, labels, served, strict=True):
-            given = closed.serve_one(p).ticket if ticket is None else ticket
-            group.append(Row(p, label, part, *closed._read_ticket(given)))
+        for p, label, context in zip(rows, labels, given, strict=True):
+            ticket = closed.serve_one(p).ticket if context.ticket is None else context.ticket
+            group.append(Row(p, label, part, *closed._read_ticket(ticket)))
         self._plan_group(plan, group, weight)
         return *plan.steps, self._mixture.set_delay(plan.delay)
 

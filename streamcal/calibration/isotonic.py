@@ -25,7 +25,8 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step
 from streamcal.calibration._statistics import statistics_of
-from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic.corp import Decomposition, decompose
@@ -224,15 +225,10 @@ class IsotonicCalibrator(Calibrator):
             )
 
     def _learn_steps(
-        self,
-        score: float,
-        y: float,
-        w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not IsotonicCalibrator.learn_one:
-            return super()._learn_steps(score, y, w, x, ticket)
+            return super()._learn_steps(score, y, w, context)
         if type(score) is type(y) is type(w) is float and self._plain_labels:  # the usual case
             low, high = self._statistics.bounds
             in_range = low <= y <= high and 0.0 <= y <= 1.0 and SMALLEST <= w <= LARGEST

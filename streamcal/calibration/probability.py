@@ -22,7 +22,8 @@ from streamcal._validation import (
     check_within,
 )
 from streamcal._whole import Step
-from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.expert import Expert
 from streamcal.losses import Log
@@ -103,15 +104,10 @@ class CompiledCalibrator(ProbabilityCalibrator):
         return like_given(values, scores)
 
     def _learn_steps(
-        self,
-        score: float,
-        y: float,
-        w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not _LEARN_ONE:
-            return super()._learn_steps(score, y, w, x, ticket)
+            return super()._learn_steps(score, y, w, context)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         return (partial(self._kernel.learn, as_probability(score), as_label(y), weight),)
 

@@ -11,7 +11,7 @@ Where only a few segments need one, sparse models correct these and leave all ot
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,18 +40,12 @@ from streamcal._validation import (
     check_within,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.base import (
-    Calibrator,
-    FieldValues,
-    as_rows,
-    check_calibrator,
-    field_column,
-    predict_learn_known,
-)
+from streamcal.calibration.base import Calibrator, check_calibrator, predict_learn_known
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues, field_column
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label
-from streamcal.calibration.tickets import Prediction, Ticket, as_tickets, check_ticket_type
+from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.kernels.segment_terms import N_MODELS, N_SPEEDS, SegmentTerms
@@ -177,7 +171,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         self,
         fields: Sequence[str],
         *,
-        crosses: str | Sequence[tuple[str, ...]] = "auto",
+        crosses: Literal["auto"] | Sequence[tuple[str, ...]] = "auto",
         base: Calibrator | None = None,
         half_life: float = 16_000.0,
         max_terms: int = 1_000_000,
@@ -320,27 +314,31 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             do_all(*self._steps(score, y, w, x, ticket))
 
     def _learn_steps(
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not SegmentCalibrator.learn_one:
+            return super()._learn_steps(score, y, w, context)
+        return self._steps(score, y, w, context.x, context.ticket, context)
+
+    def _steps(
         self,
         score: float,
         y: float,
         w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
-    ) -> Sequence[Step]:
-        if type(self).learn_one is not SegmentCalibrator.learn_one:
-            return super()._learn_steps(score, y, w, x, ticket)
-        return self._steps(score, y, w, x, ticket)
-
-    def _steps(
-        self, score: float, y: float, w: float, x: FieldValues | None, ticket: Ticket | None
+        x: FieldValues | None,
+        ticket: Ticket | None,
+        context: Context = NO_CONTEXT,
     ) -> list[Step]:
-        """Return what learns a sample."""
+        """Return what learns a sample; of ``context`` the base gets all but the ticket."""
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         hashes = self._terms.read(self._values(x))
-        of_base, of_models = (None, None) if ticket is None else self._read_ticket(ticket)
+        of_models = None
+        if ticket is not None:
+            of_base, of_models = self._read_ticket(ticket)
+            context = context.with_ticket(of_base)
         base, mixture = self._predict_base(p), self._mixture
-        steps = [*self._base._learn_steps(p, label, weight, None, of_base)]
+        steps = [*self._base._learn_steps(p, label, weight, context)]
         if of_models is None:
             delay = mixture.delay.after(0.0)
             learn = partial(self._terms.learn_and_weigh, mixture.kernel, hashes, base)
@@ -455,48 +453,40 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         3
         """
         with self._mutex:
-            do_all(*self._steps_of_group(scores, y, w, x, tickets))
+            do_all(*self._steps_of_group(scores, y, w, Contexts(x, tickets)))
 
     def _group_steps(
-        self,
-        scores: ArrayLike,
-        y: ArrayLike,
-        w: float,
-        x: Sequence[FieldValues] | None = None,
-        tickets: Sequence[Ticket | None] | None = None,
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         if type(self).learn_group is not SegmentCalibrator.learn_group:
-            return [partial(self.learn_group, scores, y, w, x=x, tickets=tickets)]
-        return self._steps_of_group(scores, y, w, x, tickets)
+            given = {"x": contexts.x, "tickets": contexts.ticket}
+            return [partial(self.learn_group, scores, y, w, **given)]
+        return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
-        self,
-        scores: ArrayLike,
-        y: ArrayLike,
-        w: float,
-        x: Sequence[FieldValues] | None,
-        tickets: Sequence[Ticket | None] | None,
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> list[Step]:
         """Return what learns rows that share an outcome."""
         vector, labels, _ = self._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
-        served, rows = as_tickets(tickets, n_rows), as_rows(x, n_rows)
+        rows = [*contexts.rows(n_rows, fields=True)]
         samples = list(zip(vector.tolist(), labels.tolist(), strict=True))
         steps: list[Step] = []
         if n_rows < 2:  # learned as any other sample
-            for values, sample, ticket in zip(rows, samples, served, strict=True):
-                steps += self._learn_steps(*sample, weight, values, ticket)
+            for sample, context in zip(samples, rows, strict=True):
+                steps += self._learn_steps(*sample, weight, context)
             return steps
         part = as_weight(weight / n_rows)
-        hashes = [self._terms.read(values) for values in rows]
+        hashes = [self._terms.read(x) for x in contexts.x]
         # All rows are predicted before any of them is learned.
         known = [
-            self._read_ticket(self.serve_one(p, values).ticket if ticket is None else ticket)
-            for values, (p, _), ticket in zip(rows, samples, served, strict=True)
+            self._read_ticket(self.serve_one(p, c.x).ticket if c.ticket is None else c.ticket)
+            for (p, _), c in zip(samples, rows, strict=True)
         ]
         of_base, of_models = zip(*known, strict=True)
         bases = [self._predict_base(p) for p, _ in samples]
-        steps += self._base._group_steps(vector, labels, weight, None, of_base)
+        of_base_rows = contexts._replace(ticket=of_base)
+        steps += self._base._group_steps(vector, labels, weight, of_base_rows)
         answers = np.empty(len(_MODELS))
         for row in zip(hashes, bases, labels.tolist(), strict=True):
             steps.append(partial(self._terms.learn, *row, part))
@@ -550,7 +540,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
 
     def _run(self, scores: Array, labels: Array, weights: Array, x: Any) -> Array:
         scores = self._check_known(scores, labels, weights)
-        read = self._read_fields(x, len(scores))
+        read = self._read_contexts(Contexts(x), len(scores))
         return self._predict_learn_read(read, scores, labels, weights)
 
     def _check_known(self, scores: Array, labels: Array, w: Array) -> Array:
@@ -563,9 +553,9 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         scores[~known] = self._check_scores(scores[~known])
         return scores
 
-    def _read_fields(self, x: Any, n_samples: int) -> NDArray[np.uint64]:
+    def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        given = self._values(x)
+        given = self._values(contexts.x)
         values = [field_column(given, name, n_samples) for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
 from streamcal._whole import Step
-from streamcal.calibration.base import Calibrator, FieldValues
+from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.tickets import Ticket
 from streamcal.notebook.shape import Samples, Shape, grid
@@ -108,15 +109,10 @@ class VennAbersCalibrator(Calibrator):
         self._isotonic.learn_one(score, y, w)
 
     def _learn_steps(
-        self,
-        score: float,
-        y: float,
-        w: float,
-        x: FieldValues | None = None,
-        ticket: Ticket | None = None,
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not VennAbersCalibrator.learn_one:
-            return super()._learn_steps(score, y, w, x, ticket)
+            return super()._learn_steps(score, y, w, context)
         return self._isotonic._learn_steps(score, y, w)
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:

@@ -124,29 +124,6 @@ def run(out_dir: Path | str | None = None, *, limit: int | None = None) -> list[
     return rows
 
 
-def table_markdown(rows: Iterable[Row]) -> str:
-    """Return the table in Markdown, the best of each score in bold.
-
-    Examples
-    --------
-    >>> scores = {"raw": 0.3, "Platt": 0.25, "isotonic": 0.22, "default": 0.2}
-    >>> print(table_markdown([Row("Phishing", "PAClassifier", 1250, scores, scores)]))
-    | stream | model | log loss raw | Platt | isotonic | default | Brier raw | Platt | isotonic | \
-default |
-    |:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|
-    | Phishing | PAClassifier | 0.300 | 0.250 | 0.220 | **0.200** | 0.3000 | 0.2500 | 0.2200 | \
-**0.2000** |
-    <BLANKLINE>
-    """
-    names = " | ".join(CALIBRATIONS)
-    lines = [
-        f"| stream | model | log loss {names} | Brier {names} |",
-        f"|:--|:--|{'--:|' * 2 * len(CALIBRATIONS)}",
-    ]
-    lines += [f"| {' | '.join(_cells(row, '**', '**'))} |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
 def table(rows: Iterable[Row]) -> "Table":
     """Return the table for a terminal of 80 columns, the best of each score in bold."""
     from rich.table import Table
@@ -165,7 +142,7 @@ def table(rows: Iterable[Row]) -> "Table":
             made.add_column(f"{over}\n{calibration}", justify="right", no_wrap=True)
     stream = None
     for row in rows:
-        name, *cells = _cells(row, "[bold]", "[/bold]")
+        name, *cells = cells_of(row, "[bold]", "[/bold]")
         if name != stream:
             made.add_row(f"\n[italic]{name}[/italic]")
         stream = name
@@ -173,7 +150,15 @@ def table(rows: Iterable[Row]) -> "Table":
     return made
 
 
-def _cells(row: Row, left: str, right: str) -> list[str]:
+def cells_of(row: Row, left: str, right: str) -> list[str]:
+    """Return a row of the table as text, with the best of each score between two marks.
+
+    Examples
+    --------
+    >>> scores = {"raw": 0.3, "Platt": 0.25, "isotonic": 0.22, "default": 0.2}
+    >>> cells_of(Row("Phishing", "PAClassifier", 1250, scores, scores), "[", "]")[2:6]
+    ['0.300', '0.250', '0.220', '[0.200]']
+    """
     cells = [row.stream, row.model]
     for scores, digits in ((row.log_loss, 3), (row.brier, 4)):
         texts = [f"{scores[calibration]:.{digits}f}" for calibration in CALIBRATIONS]

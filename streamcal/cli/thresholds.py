@@ -83,8 +83,8 @@ def thresholds(
     with usage_errors():
         kind = format_of(table, given=file_format)
         check_choice(loss, "loss", LOSSES)
-        name: Any = loss  # one of these
-        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, loss=name, method=method)
+        names: Any = {"loss": loss, "method": method}  # or the next line raises
+        optimal_thresholds([0.0, 1.0], [1, 2], n_labels, **names)
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]
     reader = RowReader(columns, on_error)
     with data_errors(table), summary:

@@ -8,7 +8,7 @@ tends to half of it: online F-measure optimisation); the samples of a frame are 
 
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -33,7 +33,8 @@ from streamcal.wrappers.checks import as_probabilities_of_labels, check_served
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal.wrappers.snapshot import ModelSnapshot
 
-_HISTORIES = ("labels", "expected", None)
+History = Literal["labels", "expected"]
+_HISTORIES = (*get_args(History), None)
 
 
 class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
@@ -79,7 +80,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         classifier: AnyClassifier,
         metric: AnyMetric = "f1",
         *,
-        history: str | None = "labels",
+        history: History | None = "labels",
         half_life: float | None = None,
         pos_val: bool | int | str = True,
     ) -> None:

@@ -31,7 +31,7 @@ References
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +53,7 @@ from streamcal.kernels.confusion import DENOMINATOR, KIND, single
 
 Vector = NDArray[np.float64]
 
-METHODS = (
+Method = Literal[
     "auto",
     "closed-form",
     "exponential-sums",
@@ -63,7 +63,8 @@ METHODS = (
     "algorithm-2",
     "algorithm-1",
     "plug-in",
-)
+]
+METHODS: tuple[Method, ...] = get_args(Method)
 _TOL = 1e-10
 _EXACT = 2.0**-50  # bound on the rounding error of one sample's utility
 _FEW = 64  # up to this many samples the whole curve is faster than branch and bound
@@ -128,7 +129,7 @@ def maximize(
     *,
     counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
-    method: str = "auto",
+    method: Method = "auto",
 ) -> Decision:
     """Return the labels with the greatest expected utility, of all 2^n labellings.
 
@@ -219,7 +220,7 @@ def utility_curve(
     *,
     counts: Sequence[float] | Vector | None = None,
     tol: float = _TOL,
-    method: str = "auto",
+    method: Method = "auto",
 ) -> Vector:
     """Return Ψ_0..Ψ_n: the expected utility of labelling the k most probable samples 1.
 

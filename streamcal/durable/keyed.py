@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_same_length
-from streamcal.calibration.base import Calibrator, FieldValues, is_calibrator
+from streamcal.calibration.base import Calibrator, is_calibrator
+from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache, Live
@@ -358,7 +359,7 @@ class KeyedCalibrator(Locked):
     def read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
         """Return what `Samples` has of the columns of fields, or raise."""
         self._check_x(x)
-        return self._fresh._read_fields(x, n_samples)
+        return self._fresh._read_contexts(Contexts(x), n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""

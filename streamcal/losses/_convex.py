@@ -12,7 +12,7 @@ Statistics 1964.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ from streamcal._validation import check_choice
 from streamcal.losses._base import Loss, Written, set_parameter
 from streamcal.losses.ranges import Interval, TwoPoint, as_range
 
-TIES = ("lower", "midpoint", "upper")
+Ties = Literal["lower", "midpoint", "upper"]
+TIES: tuple[Ties, ...] = get_args(Ties)
 
 _REAL = Interval(-math.inf, math.inf)
 
@@ -66,7 +67,7 @@ class Pinball(_Residual):
     """
 
     tau: float = 0.5
-    ties: str = "midpoint"
+    ties: Ties = "midpoint"
 
     name = "pinball"
 
@@ -95,7 +96,7 @@ class Absolute(_Residual):
     0.75
     """
 
-    ties: str = "midpoint"
+    ties: Ties = "midpoint"
 
     name = "absolute"
 

@@ -29,7 +29,7 @@ Wellner (2001), Annals of Statistics 29(6).
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,10 @@ from scipy.special import airy, chdtri, entr, ndtri, rel_entr
 from streamcal._validation import as_within, check_choice, check_count
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 
-KINDS = ("consistency", "confidence")
-METHODS = ("resampling", "asymptotic")
+Kind = Literal["consistency", "confidence"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+BandMethod = Literal["resampling", "asymptotic"]
+METHODS: tuple[BandMethod, ...] = get_args(BandMethod)
 _MAX_GROUPS = 1000  # more scores are grouped first
 _BISECTIONS = 26  # ends of likelihood ratio bands have an error of 2⁻²⁶
 
@@ -70,8 +72,8 @@ def corp_band(
     counts: _Array,
     hits: _Array,
     *,
-    kind: str = "consistency",
-    method: str = "resampling",
+    kind: Kind = "consistency",
+    method: BandMethod = "resampling",
     level: float = 0.9,
     n_resamples: int = 500,
     seed: int = 0,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Literal
 
 from river.metrics.base import MultiClassMetric
 
@@ -52,7 +52,7 @@ class BrierScore(ProbabilityMetric, MultiClassMetric):
     BrierScore: 0.146667
     """
 
-    def __init__(self, scale_by_half: str | bool = "auto", pos_val: Any = True) -> None:
+    def __init__(self, scale_by_half: Literal["auto"] | bool = "auto", pos_val: Any = True) -> None:
         if not (scale_by_half == "auto" or isinstance(scale_by_half, bool)):
             raise ValueError(f"`scale_by_half` must be 'auto' or a bool, got {scale_by_half!r}")
         self.scale_by_half = scale_by_half

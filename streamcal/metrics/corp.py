@@ -14,7 +14,7 @@ C, and S(p) is a running mean, so the split of a stream costs one pass over the 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,11 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics._exact_sum import ExactSum
-from streamcal.metrics.bands import Band, corp_band
+from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
 from streamcal.metrics.base import ProbabilityMetric, as_event
 
-SCORES = ("brier", "log")
+Scoring = Literal["brier", "log"]
+SCORES: tuple[Scoring, ...] = get_args(Scoring)
 
 
 class CORP(ProbabilityMetric, BinaryMetric):
@@ -77,7 +78,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
     array([0.25, 1.  ])
     """
 
-    def __init__(self, scoring: str = "brier", pos_val: Any = True) -> None:
+    def __init__(self, scoring: Scoring = "brier", pos_val: Any = True) -> None:
         check_choice(scoring, "scoring", SCORES)
         self.scoring = scoring
         self.pos_val = pos_val
@@ -117,9 +118,9 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     def band(
         self,
-        kind: str = "consistency",
+        kind: Kind = "consistency",
         *,
-        method: str = "resampling",
+        method: BandMethod = "resampling",
         level: float = 0.9,
         n_resamples: int = 500,
         seed: int = 0,

@@ -2,7 +2,7 @@
 
 import struct
 from bisect import bisect_left
-from typing import Any
+from typing import Any, Literal
 
 from river.metrics.base import BinaryMetric
 
@@ -69,7 +69,7 @@ class ECE(ProbabilityMetric, BinaryMetric):
     def __init__(
         self,
         n_bins: int = 10,
-        strategy: str = "width",
+        strategy: Literal["width", "mass"] = "width",
         pos_val: Any = True,
         max_scores: int = 10_000,
     ) -> None:

@@ -14,7 +14,7 @@ from river.metrics.base import BinaryMetric
 from streamcal._validation import check_count
 from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics.base import ProbabilityMetric, as_event
-from streamcal.metrics.corp import CORP
+from streamcal.metrics.corp import CORP, Scoring
 
 
 class RollingPoint(NamedTuple):
@@ -63,7 +63,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     def __init__(
         self,
         window: int = 1000,
-        scoring: str = "brier",
+        scoring: Scoring = "brier",
         every: int | None = None,
         max_points: int = 1000,
         pos_val: Any = True,

@@ -11,7 +11,7 @@ from river.base.typing import ClfTarget, FeatureName
 from streamcal import losses
 from streamcal._state import Arrays, Fields, as_name, as_names, pack
 from streamcal._validation import as_weight, as_weights, check_within
-from streamcal.ordinal._ranks import RankLearner, check_features, check_frame
+from streamcal.ordinal._ranks import Averaging, RankLearner, check_features, check_frame
 from streamcal.wrappers.routing import Features
 
 # To import what data frames need takes a third of the time until the first sample: methods do it.
@@ -29,7 +29,7 @@ class LinearRanker(RankLearner, base.MiniBatchClassifier):
         labels: Sequence[ClfTarget] | None,
         loss: "losses.TaskLossName | losses.TaskLoss",
         margin: float,
-        averaging: str | float | None,
+        averaging: Averaging | None,
         l2: float,
         window: int,
         **rule: Any,

@@ -8,7 +8,7 @@ checks the input of users and the bytes of states.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
+Averaging = Literal["uniform"] | float
+
 _MAX_LABELS = 1_000  # if labels are not given; more are likely a target of regression
 _MAX_WEIGHT = 1e230  # in a state; its product with a feature is finite
 _DEFAULT_RULE = {
@@ -74,7 +76,7 @@ class RankLearner(Stateful, Cloned, base.Classifier, ABC):
         labels: Sequence[ClfTarget] | None,
         loss: "losses.TaskLossName | losses.TaskLoss",
         margin: float,
-        averaging: str | float | None,
+        averaging: Averaging | None,
         window: int,
         **rule: Any,
     ) -> None:

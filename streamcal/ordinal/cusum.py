@@ -16,6 +16,7 @@ On separable data their total rank loss is bounded for any order of samples, see
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from streamcal._validation import LARGEST, check_choice, check_within
 from streamcal.kernels.cusum import PA, PA_I, PA_II
 from streamcal.losses.task import check_n_labels
 from streamcal.ordinal._linear import LinearRanker
+from streamcal.ordinal._ranks import Averaging
 
 _RULES = {"PA": PA, "PA-I": PA_I, "PA-II": PA_II}
 
@@ -142,7 +144,7 @@ class CuSumRank(LinearRanker):
         *,
         loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 20.0,
-        averaging: str | float | None = None,
+        averaging: Averaging | None = None,
         intercept: bool = True,
         l2: float = 0.0,
         window: int = 1_000,
@@ -202,11 +204,11 @@ class PACuSumRank(LinearRanker):
         labels: Sequence[ClfTarget] | None = None,
         *,
         delta: float = 1.0,
-        mode: str = "PA-II",
+        mode: Literal["PA", "PA-I", "PA-II"] = "PA-II",
         C: float = 0.01,
         loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 1.0,
-        averaging: str | float | None = None,
+        averaging: Averaging | None = None,
         intercept: bool = True,
         l2: float = 0.0,
         window: int = 1_000,
@@ -267,10 +269,10 @@ class PRank(LinearRanker):
         self,
         labels: Sequence[ClfTarget] | None = None,
         *,
-        ties: str = "published",
+        ties: Literal["published", "strict"] = "published",
         loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 0.0,
-        averaging: str | float | None = None,
+        averaging: Averaging | None = None,
         l2: float = 0.0,
         window: int = 1_000,
     ) -> None:

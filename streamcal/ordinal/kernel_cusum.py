@@ -13,7 +13,7 @@ Every mistake may add a sample, so a stream needs a budget.
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,14 @@ from streamcal._validation import (
     check_within,
 )
 from streamcal._whole import Step, do_all
-from streamcal.ordinal._ranks import RankLearner, check_features
+from streamcal.ordinal._ranks import Averaging, RankLearner, check_features
 from streamcal.wrappers.routing import Features
 
 MAX_DEGREE = 100  # greater powers overflow for ordinary samples
-KERNELS = ("linear", "rbf", "polynomial")
-DROPS = ("oldest", "smallest")
+KernelName = Literal["linear", "rbf", "polynomial"]
+KERNELS: tuple[KernelName, ...] = get_args(KernelName)
+Drop = Literal["oldest", "smallest"]
+DROPS: tuple[Drop, ...] = get_args(Drop)
 
 Vector = NDArray[np.float64]
 Kernel = Callable[[Vector, Vector], Vector]
@@ -98,15 +100,15 @@ class KernelCuSumRank(Locked, RankLearner):
         self,
         labels: Sequence[ClfTarget] | None = None,
         *,
-        kernel: str | Kernel = "rbf",
+        kernel: KernelName | Kernel = "rbf",
         gamma: float = 1.0,
         degree: int = 3,
         coef0: float = 1.0,
         budget: int | None = 1_000,
-        drop: str = "oldest",
+        drop: Drop = "oldest",
         loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
         margin: float = 0.0,
-        averaging: str | float | None = None,
+        averaging: Averaging | None = None,
         intercept: bool = True,
         window: int = 1_000,
     ) -> None:

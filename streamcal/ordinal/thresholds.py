@@ -23,7 +23,7 @@ repeats until λ no longer changes. That takes about five solves and ends in the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,8 @@ from streamcal.ordinal import _jobs
 from streamcal.ordinal._jobs import JobOptions
 from streamcal.ordinal.samples import Samples
 
-METHODS = ("auto", "dp", "io", "blocked-io", "divide", "subsequence")
+Method = Literal["auto", "dp", "io", "blocked-io", "divide", "subsequence"]
+METHODS: tuple[Method, ...] = get_args(Method)
 KAPPA = "quadratic-kappa"
 """The name of the objective that is not a task loss: 1 − quadratic weighted kappa."""
 
@@ -108,8 +109,8 @@ def optimal_thresholds(
     *,
     loss: TaskLossName | Literal["quadratic-kappa"] | TaskLoss = "absolute",
     w: ArrayLike | None = None,
-    class_weight: str | Sequence[float] | None = None,
-    method: str = "auto",
+    class_weight: Literal["balanced"] | Sequence[float] | None = None,
+    method: Method = "auto",
     n_jobs: int = 1,
     block_size: int | None = None,
     pool: Pool | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from streamcal.plot._fitted import FittedBox
 
-_PARTS = {
+Part = Literal["mcb", "dsc", "unc", "mean_score"]
+_PARTS: dict[Part, str] = {
     "mcb": "Miscalibration (MCB)",
     "dsc": "Discrimination (DSC)",
     "unc": "Uncertainty (UNC)",
@@ -65,7 +66,7 @@ class MiscalibrationDisplay:
     legend_: FittedBox | None
 
     def __init__(
-        self, histories: Mapping[str, Sequence[RollingPoint]], *, part: str = "mcb"
+        self, histories: Mapping[str, Sequence[RollingPoint]], *, part: Part = "mcb"
     ) -> None:
         check_choice(part, "part", tuple(_PARTS))
         if not histories:
@@ -78,7 +79,7 @@ class MiscalibrationDisplay:
         cls,
         metrics: RollingCORP | Mapping[str, RollingCORP],
         *,
-        part: str = "mcb",
+        part: Part = "mcb",
         ax: Axes | None = None,
     ) -> Self:
         """Draw the histories of metrics.

@@ -11,15 +11,15 @@ one axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._validation import check_choice
-from streamcal.metrics.bands import KINDS
+from streamcal.metrics.bands import KINDS, BandMethod, Kind
 from streamcal.metrics.base import as_events
-from streamcal.metrics.corp import SCORES
+from streamcal.metrics.corp import SCORES, Scoring
 from streamcal.notebook.shape import Shape
 from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
 from streamcal.plot._predictions import predictions_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streamcal.plot._fitted import FittedBox
 
 _MARKED_BLOCKS = 12  # corners get dots up to this many blocks
-_INTERVAL = "interval"  # of calibrators; not a kind of band that is estimated
+_INTERVAL: Literal["interval"] = "interval"  # of calibrators; not a kind of band that is estimated
 
 
 class ReliabilityDisplay:
@@ -114,9 +114,9 @@ class ReliabilityDisplay:
         self,
         curves: Sequence[Curve],
         *,
-        scoring: str = "brier",
+        scoring: Scoring = "brier",
         level: float | None = None,
-        band: str = "consistency",
+        band: Literal[Kind, "interval"] = "consistency",
         xlabel: str = "Predicted probability",
         ylabel: str = "Observed frequency",
     ) -> None:
@@ -139,9 +139,9 @@ class ReliabilityDisplay:
         *,
         pos_val: Any = True,
         name: str | None = None,
-        scoring: str = "brier",
-        band: str = "consistency",
-        method: str = "resampling",
+        scoring: Scoring = "brier",
+        band: Kind = "consistency",
+        method: BandMethod = "resampling",
         level: float | None = 0.9,
         n_resamples: int = 500,
         seed: int = 0,
@@ -205,9 +205,9 @@ class ReliabilityDisplay:
         models: Mapping[str, tuple[ArrayLike, ArrayLike]],
         *,
         pos_val: Any = True,
-        scoring: str = "brier",
-        band: str = "confidence",
-        method: str = "asymptotic",
+        scoring: Scoring = "brier",
+        band: Kind = "confidence",
+        method: BandMethod = "asymptotic",
         level: float | None = None,
         n_resamples: int = 500,
         seed: int = 0,
@@ -311,8 +311,8 @@ class ReliabilityDisplay:
         """
         models = predictions_of(estimator, X, y, pos_val, name)
         if len(models) == 1:
-            usual = {"band": "consistency", "method": "resampling", "level": 0.9}
-            options = {**usual, **options}
+            ((only, (events, p)),) = models.items()
+            return cls.from_predictions(events, p, name=str(only), ax=ax, **options)
         return cls.from_models(models, ax=ax, **options)
 
     @classmethod

@@ -16,9 +16,9 @@ from river import base
 from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
-from streamcal.metrics.bands import KINDS, METHODS, Band, corp_band
+from streamcal.metrics.bands import KINDS, METHODS, Band, BandMethod, Kind, corp_band
 from streamcal.metrics.base import as_events
-from streamcal.metrics.corp import SCORES, mean_score_of
+from streamcal.metrics.corp import SCORES, Scoring, mean_score_of
 from streamcal.notebook.shape import Shape
 
 Array = NDArray[np.float64]
@@ -72,9 +72,9 @@ class ReliabilityCurve:
         *,
         pos_val: Any = True,
         name: str | None = None,
-        scoring: str = "brier",
-        band: str = "consistency",
-        method: str = "resampling",
+        scoring: Scoring = "brier",
+        band: Kind = "consistency",
+        method: BandMethod = "resampling",
         level: float | None = 0.9,
         n_resamples: int = 500,
         seed: int = 0,
@@ -176,7 +176,7 @@ Curve = ReliabilityCurve | MapCurve
 
 
 def band_finder(
-    band: str, method: str, level: float | None, n_resamples: int, seed: int
+    band: Kind, method: BandMethod, level: float | None, n_resamples: int, seed: int
 ) -> Callable[[Array, Array], Band] | None:
     """Return a function from labels and predictions to a band; None without a level.
 

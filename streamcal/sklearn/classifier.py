@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import Contexts
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.wrappers.checks import check_calibrator_of_labels
@@ -264,7 +265,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         columns: Columns = dict(enumerate(raw[kept].T))
         if len(columns) > 1 and kept.any():
             labels = indices[kept].tolist()
-            strategy.for_labels(columns).learn_many(columns, {}, labels, weights[kept])
+            strategy.for_labels(columns).learn_many(columns, labels, weights[kept], Contexts({}))
 
 
 def _as_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:

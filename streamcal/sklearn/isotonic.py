@@ -1,6 +1,6 @@
 """Isotonic regression for scikit-learn that also learns batch by batch."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         y_min: float | None = None,
         y_max: float | None = None,
         increasing: bool | str = True,
-        out_of_bounds: str = "nan",
+        out_of_bounds: Literal["nan", "clip", "raise"] = "nan",
         window: int | None = None,
         half_life: float | None = None,
     ) -> None:

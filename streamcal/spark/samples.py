@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import Contexts
 from streamcal.durable.keys import FEW
 from streamcal.kernels.one_by_one import OneByOne
 from streamcal.spark import bundles
@@ -112,7 +113,7 @@ class Samples:
         read = None
         if calibrator.fields:
             x = self._columns_of(calibrator.fields).slice(at.start, len(scores))
-            read = calibrator._read_fields(_lists(x), len(scores))
+            read = calibrator._read_contexts(Contexts(_lists(x)), len(scores))
         self._values[at] = calibrator._predict_learn_read(read, scores, y, w)
         return not bool(np.isnan(y).all())
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -30,6 +30,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.sampling import as_sampling_rate
@@ -73,7 +74,8 @@ from streamcal.wrappers.strategies import (
     make_strategy,
 )
 
-_ON_DRIFT = ("shrink", "reset", "none")
+OnDrift = Literal["shrink", "reset", "none"]
+_ON_DRIFT: tuple[OnDrift, ...] = get_args(OnDrift)
 
 
 class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
@@ -205,7 +207,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         segments: Sequence[str] | None = None,
         sampling_rate: SamplingRate | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
-        on_drift: str = "shrink",
+        on_drift: OnDrift = "shrink",
         remember: int = 10_000,
     ) -> None:
         check_classifier(classifier)
@@ -342,8 +344,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         raw, shown, ticket, found = self._recall(x, served, kwargs, (y,))
-        strategy = self._strategy.for_labels(raw)
-        strategy.check_features(x)
+        strategy, fields = self._strategy.for_labels(raw), self._strategy.fields
+        if fields:
+            strategy.check_features(x)
         if self.sampling_rate is not None:
             check_two_labels((*raw, y))
 
@@ -362,7 +365,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             current, steps = self._watch(self._monitor, [sample], [shown])
             if current is not self._strategy:  # the calibrators that made the ticket are replaced
                 strategy, ticket = current.for_labels(raw), None
-        learn = strategy.learn_steps(raw, x, y, w, ticket)
+        context = Context(x, ticket) if fields or ticket is not None else NO_CONTEXT
+        learn = strategy.learn_steps(raw, y, w, context)
         take = () if found is None else self._memory.take_steps((found,))
         do_all(*take, *steps, *learn, *self._known.learn_steps(y, self._label_of_column))
 
@@ -447,16 +451,19 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             self._call("learn_one", x, label, **kwargs, w=w)
 
         both = zip(recalled, X, y, strict=True)
-        rows = [(raw, x, label, ticket) for (raw, _, ticket, _), x, label in both]
+        rows = [(raw, label, Context(x, ticket)) for (raw, _, ticket, _), x, label in both]
         current = self._strategy
         steps: list[Step] = []
         if self._monitor:
             part = w / max(len(X), 1)
-            samples = [(raw, self._segments_of(x), label, part) for raw, x, label, _ in rows]
+            samples = [
+                (raw, self._segments_of(x), label, part)
+                for (raw, label, _), x in zip(rows, X, strict=True)
+            ]
             shown = [shown for _, shown, _, _ in recalled]
             current, steps = self._watch(self._monitor, samples, shown)
             if current is not self._strategy:
-                rows = [(raw, x, label, None) for raw, x, label, _ in rows]
+                rows = [(raw, label, c.with_ticket(None)) for raw, label, c in rows]
         count = self._known.group_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
         learn = current.group_steps(rows, w)
         take = self._memory.take_steps([one for one in found if one is not None])
@@ -701,7 +708,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if n_alarms and self.on_drift != "none":
             strategy = strategy.fresh()
             for raw, x, y, w in monitor.recent:
-                strategy.for_labels(raw).learn_one(raw, x, y, w)
+                strategy.for_labels(raw).learn_one(raw, y, w, Context(x))
             steps.append(partial(setattr, self, "_strategy", strategy))
         return strategy, steps
 
@@ -766,7 +773,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
             samples = zip(*rows, labels, weights.tolist(), strict=True)
             do_all(*self._watch(self._monitor, samples)[1])
-        self._strategy.for_labels(raw).learn_many(raw, values, labels, weights)
+        self._strategy.for_labels(raw).learn_many(raw, labels, weights, Contexts(values))
         do_all(*self._known.group_steps(labels, self._label_of_column, 1.0))
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:

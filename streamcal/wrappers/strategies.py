@@ -6,7 +6,8 @@ labels False and True, `OneVsRest` returns a `Binary` strategy.
 
 Throughout, ``raw`` are the model's probabilities of one sample by label, and ``x`` its features,
 which segments are made of. ``columns`` are the probabilities of a batch: an array of shape
-``(n_samples,)`` for each label; ``X`` holds the same of each field of segments.
+``(n_samples,)`` for each label; ``X`` holds the same of each field of segments. A ``context`` has
+the features as ``x``, ``contexts`` of a batch have ``X``.
 """
 
 from abc import ABC, abstractmethod
@@ -33,6 +34,7 @@ from streamcal._state import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import JointHedge
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -43,8 +45,8 @@ Raw = Mapping[ClfTarget, float]
 Columns = Mapping[ClfTarget, NDArray[np.float64]]
 Labels = Sequence[ClfTarget]
 Weights = NDArray[np.float64]
-Rows = Sequence[tuple[Raw, Features, ClfTarget, Ticket | None]]
-"""Of a group: the model's probabilities, the features, the label, and the ticket, if any."""
+Rows = Sequence[tuple[Raw, ClfTarget, Context]]
+"""Of a group: the model's probabilities, the label, and what else comes with a row."""
 
 
 class Strategy(ABC):
@@ -57,23 +59,21 @@ class Strategy(ABC):
     def check_features(self, x: Features) -> None:  # noqa: B027  most have no segments
         """Raise unless `learn_one` accepts these features."""
 
-    def learn_one(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
-    ) -> None:
-        """Teach the calibrators one sample, with the ticket of the served prediction, if any."""
-        do_all(*self.learn_steps(raw, x, y, w, ticket))
+    def learn_one(self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT) -> None:
+        """Teach the calibrators one sample."""
+        do_all(*self.learn_steps(raw, y, w, context))
 
     @abstractmethod
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         """Return what teaches a sample, as `learn_one` does, for `do_all`."""
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         """Return what teaches rows that share an outcome, as one sample of weight ``w``."""
         steps: list[Step] = []
-        for raw, x, y, ticket in rows:
-            steps += self.learn_steps(raw, x, y, w / len(rows), ticket)
+        for raw, y, context in rows:
+            steps += self.learn_steps(raw, y, w / len(rows), context)
         return steps
 
     def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
@@ -88,13 +88,13 @@ class Strategy(ABC):
         return _predict_rows(self.predict_one, columns, X)
 
     def learn_many(
-        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+        self, columns: Columns, labels: Labels, weights: Weights, contexts: Contexts
     ) -> None:
         """Teach the calibrators a batch."""
         n_samples = len(labels)
-        rows = as_rows(columns, n_samples), as_rows(X, n_samples)
-        for raw, x, y, w in zip(*rows, labels, weights.tolist(), strict=True):
-            self.learn_one(raw, x, y, w)
+        rows = as_rows(columns, n_samples), contexts.samples(n_samples, contexts.x)
+        for raw, context, y, w in zip(*rows, labels, weights.tolist(), strict=True):
+            self.learn_one(raw, y, w, context)
 
 
 class OwningStrategy(Strategy):
@@ -165,15 +165,15 @@ class LabelCalibrators:
         self.unlearned = prototype.clone()
 
     def learn_steps(
-        self, label: ClfTarget, raw: Raw, x: Features, y: ClfTarget, w: float, own: Any
+        self, label: ClfTarget, raw: Raw, y: ClfTarget, w: float, context: Context
     ) -> Sequence[Step]:
         """Return what teaches the calibrator of a label whether ``y`` is it, for `do_all`.
 
-        ``own`` is the ticket of this calibrator, or None.
+        The ticket is that of this calibrator, or None.
         """
         calibrator, steps = self._find(label, raw)
         hit = 1.0 if y == label else 0.0  # 1 and np.True_ are True
-        return [*steps, *calibrator._learn_steps(raw[label], hit, w, x, own)]
+        return [*steps, *calibrator._learn_steps(raw[label], hit, w, context)]
 
     def group_steps(self, label: ClfTarget, rows: Rows, w: float) -> list[Step]:
         """Return what teaches the calibrator of a label which rows of a group have this label.
@@ -182,9 +182,9 @@ class LabelCalibrators:
         """
         calibrator, steps = self._find(label, rows[0][0])
         scores = [float(raw[label]) for raw, *_ in rows]
-        hits = [1.0 if y == label else 0.0 for _, _, y, _ in rows]
-        xs, tickets = [x for _, x, _, _ in rows], [ticket for *_, ticket in rows]
-        return [*steps, *calibrator._group_steps(scores, hits, w, xs, tickets)]
+        hits = [1.0 if y == label else 0.0 for _, y, _ in rows]
+        contexts = Contexts.of(context for *_, context in rows)
+        return [*steps, *calibrator._group_steps(scores, hits, w, contexts)]
 
     def _find(self, label: ClfTarget, known: Iterable[ClfTarget]) -> tuple[Any, list[Step]]:
         """Return the calibrator of a label; if it is new, also the steps that add it.
@@ -202,14 +202,14 @@ class LabelCalibrators:
         self,
         label: ClfTarget,
         columns: Columns,
-        X: FeatureColumns,
         labels: Labels,
         weights: Weights,
+        contexts: Contexts,
     ) -> None:
         """Teach the calibrator of a label which of the batch's labels are this label."""
         calibrator, steps = self._find(label, columns)
         hits = np.fromiter((y == label for y in labels), np.float64, len(labels))
-        calibrator.learn_many(columns[label], hits, weights, **self._columns(X))
+        calibrator.learn_many(columns[label], hits, weights, **calibrator._keywords(contexts))
         do_all(*steps)
 
     def predict_with_fields(self, label: ClfTarget, p: float, x: Features) -> float:
@@ -226,7 +226,7 @@ class LabelCalibrators:
         """Return the calibrated probabilities of a label for a batch."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
-            self.unlearned._read_fields(X, len(p))  # or it raises
+            self.unlearned._read_contexts(Contexts(X), len(p))  # or it raises
             return p
         return calibrator.predict_many(p, **self._columns(X))
 
@@ -275,13 +275,13 @@ class Binary(Strategy):
             self._calibrators.unlearned._check_fields(x)
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         calibrator = self._calibrators.by_label.get(True)
         if calibrator is None:
-            return self._calibrators.learn_steps(True, raw, x, y, w, ticket)
+            return self._calibrators.learn_steps(True, raw, y, w, context)
         # The usual case, without another call. True is 1.
-        return calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w, x, ticket)
+        return calibrator._learn_steps(raw[True], 1.0 if y == 1 else 0.0, w, context)
 
     def check_ticket(self, raw: Raw, ticket: Any) -> None:
         self._calibrators.check_ticket(True, ticket)
@@ -300,9 +300,9 @@ class Binary(Strategy):
         return np.array([p if label else 1.0 - p for label in columns])
 
     def learn_many(
-        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+        self, columns: Columns, labels: Labels, weights: Weights, contexts: Contexts
     ) -> None:
-        self._calibrators.learn_many(True, columns, X, labels, weights)
+        self._calibrators.learn_many(True, columns, labels, weights, contexts)
 
 
 class OneVsRest(OwningStrategy):
@@ -341,15 +341,17 @@ class OneVsRest(OwningStrategy):
             self._calibrators.unlearned._check_fields(x)
 
     def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
-        self._calibrators.unlearned._read_fields(X, n_samples)  # or it raises
+        self._calibrators.unlearned._read_contexts(Contexts(X), n_samples)  # or it raises
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         steps: list[Step] = []
-        tickets = repeat(None) if ticket is None else map(Ticket, ticket)
-        for label, own in zip(raw, tickets, strict=False):
-            steps += self._calibrators.learn_steps(label, raw, x, y, w, own)
+        owns: Iterable[Context] = repeat(context)
+        if context.ticket is not None:
+            owns = (context.with_ticket(Ticket(own)) for own in context.ticket)
+        for label, own in zip(raw, owns, strict=False):
+            steps += self._calibrators.learn_steps(label, raw, y, w, own)
         return steps
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
@@ -359,8 +361,8 @@ class OneVsRest(OwningStrategy):
         steps: list[Step] = []
         for label in labels:
             known = [
-                (raw, x, y, self._own_ticket(raw, label, ticket))
-                for raw, x, y, ticket in rows
+                (raw, y, context.with_ticket(self._own_ticket(raw, label, context.ticket)))
+                for raw, y, context in rows
                 if label in raw
             ]
             steps += self._calibrators.group_steps(label, known, w)
@@ -409,10 +411,10 @@ class OneVsRest(OwningStrategy):
         return np.asarray(values / total)
 
     def learn_many(
-        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+        self, columns: Columns, labels: Labels, weights: Weights, contexts: Contexts
     ) -> None:
         for label in columns:
-            self._calibrators.learn_many(label, columns, X, labels, weights)
+            self._calibrators.learn_many(label, columns, labels, weights, contexts)
 
     def fresh(self) -> Self:
         return type(self)(self._calibrators.prototype, self._label_of_column)
@@ -456,14 +458,14 @@ class HedgedJointly(OneVsRest):
         return mixture, Ticket((tuple(ticket), tuple(of_joint)))
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if len(raw) < 3:
-            return super().learn_steps(raw, x, y, w, ticket)
-        one_vs_rest, of_joint = self._read_joint(raw, x, ticket)
+            return super().learn_steps(raw, y, w, context)
+        one_vs_rest, of_joint = self._read_joint(raw, context)
         steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint)
-        own = None if ticket is None else Ticket(ticket[0])
-        return [*steps, *super().learn_steps(raw, x, y, w, own)]
+        own = None if context.ticket is None else Ticket(context.ticket[0])
+        return [*steps, *super().learn_steps(raw, y, w, context.with_ticket(own))]
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
         steps: list[Step] = []
@@ -471,8 +473,8 @@ class HedgedJointly(OneVsRest):
         if many:
             joint = [
                 (raw, own, y, of_joint)
-                for raw, x, y, ticket in many
-                for own, of_joint in [self._read_joint(raw, x, ticket)]
+                for raw, y, context in many
+                for own, of_joint in [self._read_joint(raw, context)]
             ]
             steps = self._joint.group_steps(joint, w)
         return [*steps, *super().group_steps(rows, w)]
@@ -487,12 +489,12 @@ class HedgedJointly(OneVsRest):
         return super()._own_ticket(raw, label, ticket)
 
     def _read_joint(
-        self, raw: Raw, x: Features, ticket: Ticket | None
+        self, raw: Raw, context: Context
     ) -> tuple[dict[ClfTarget, float], Ticket | None]:
         """Return what one-vs-rest answered, and the ticket of the mixture, if any."""
-        if ticket is None:
-            return super().predict_one(raw, x), None
-        of_joint = Ticket(ticket[1])
+        if context.ticket is None:
+            return super().predict_one(raw, context.x or {}), None
+        of_joint = Ticket(context.ticket[1])
         return self._joint.served_one_vs_rest(raw, of_joint), of_joint
 
     def check_ticket(self, raw: Raw, ticket: Any) -> None:
@@ -513,10 +515,10 @@ class HedgedJointly(OneVsRest):
         return _predict_rows(self._joint.predict_one, columns, one_vs_rest)
 
     def learn_many(
-        self, columns: Columns, X: FeatureColumns, labels: Labels, weights: Weights
+        self, columns: Columns, labels: Labels, weights: Weights, contexts: Contexts
     ) -> None:
         strategy = OneVsRest if len(columns) < 3 else Strategy  # a mixture learns row by row
-        strategy.learn_many(self, columns, X, labels, weights)
+        strategy.learn_many(self, columns, labels, weights, contexts)
 
     def _make_joint(self) -> JointHedge:
         mixing = self._calibrators.prototype._mixing
@@ -554,12 +556,12 @@ class Joint(OwningStrategy):
         return self._calibrator.predict_one(raw)
 
     def learn_steps(
-        self, raw: Raw, x: Features, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         return self._calibrator._learn_steps(raw, y, w)
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
-        pairs = [(raw, y) for raw, _, y, _ in rows]
+        pairs = [(raw, y) for raw, y, _ in rows]
         return [*self._calibrator._group_steps(pairs, w / len(rows))] if rows else []
 
     def fresh(self) -> Self:

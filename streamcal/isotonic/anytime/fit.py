@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,8 @@ from streamcal.isotonic.anytime.quantiles import Quantiles
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, from_cells
 from streamcal.isotonic.staircase import INTERPOLATIONS, OUTSIDE, Interpolation, Outside, Staircase
 
-BACKENDS = ("auto", "host", "device")
+BackendName = Literal["auto", "host", "device"]
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 _MOST_ROUNDS_AT_ONCE = 64
 
 
@@ -35,7 +37,7 @@ def anytime_isotonic(
     start: Staircase | None = None,
     interpolation: Interpolation = "linear",
     outside: Outside = "clip",
-    backend: str = "auto",
+    backend: BackendName = "auto",
 ) -> AnytimeStaircase:
     """Return the non-decreasing map of scores that minimises a convex loss, and bounds on it.
 
@@ -130,7 +132,7 @@ def anytime_isotonic_refinements(
     start: Staircase | None = None,
     interpolation: Interpolation = "linear",
     outside: Outside = "clip",
-    backend: str = "auto",
+    backend: BackendName = "auto",
 ) -> Iterator[AnytimeStaircase]:
     """Yield the map of `anytime_isotonic` after each round, so that the caller can stop early.
 
@@ -181,7 +183,7 @@ def _make_limits(rounds: int | None, tol: float | None, deadline: float | None) 
     return _Limits(rounds, tol, None if deadline is None else time.monotonic() + deadline)
 
 
-def _check_choices(interpolation: Interpolation, outside: Outside, backend: str) -> None:
+def _check_choices(interpolation: Interpolation, outside: Outside, backend: BackendName) -> None:
     check_choice(interpolation, "interpolation", INTERPOLATIONS)
     check_choice(outside, "outside", OUTSIDE)
     check_choice(backend, "backend", BACKENDS)
@@ -209,7 +211,7 @@ class _Solve:
     def __init__(
         self,
         problem: Problem,
-        backend: str,
+        backend: BackendName,
         limits: _Limits,
         interpolation: Interpolation,
         outside: Outside,
