@@ -1,6 +1,6 @@
 """Forks while other threads are inside calls: a script, so that a hang or a crash ends one process.
 
-    python -m tests.forks one|many|locks|jobs
+    python -m tests.forks one|many|locks|jobs|memory|needed|held|inside|stores
 
 Without `AnytimeCalibrator`: JAX, which it solves with, hangs in a forked process.
 """
@@ -11,6 +11,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,9 @@ from streamcal import (
     TopLabelCalibrator,
     VennAbersCalibrator,
 )
+from streamcal.durable import Store
+from streamcal.kernels.exclusive import Mutex, no_fork
+from streamcal.kernels.sqlite import Connection
 from streamcal.ordinal import CuSumRank, KernelCuSumRank
 
 N = 2_000  # samples of a batch
@@ -101,11 +106,11 @@ def threads(*works: Callable[[], Any]) -> Iterator[None]:
             thread.join()
 
 
-def in_child(check: Callable[[], Any], end: str = "_exit") -> None:
-    """Fork, and check in the child; raise if that fails or takes minutes."""
+def in_child(check: Callable[[], Any], end: str = "_exit", seconds: int = 120) -> None:
+    """Fork, and check in the child; raise if that fails or takes too long."""
     child = os.fork()
     if not child:
-        faulthandler.dump_traceback_later(120, exit=True)
+        faulthandler.dump_traceback_later(seconds, exit=True)
         status = 1
         try:
             check()
@@ -188,6 +193,101 @@ def check_locks() -> None:
     check()
 
 
+def check_needed() -> None:
+    """Fork while a thread must go inside `no_fork` before the thread that is inside can end.
+
+    The first one holds a lock that the other waits for, as in a commit of a store that a batch of a
+    `KeyedCalibrator` is about to read.
+    """
+    store, between = Mutex(), Mutex()
+    inside, held, begun = threading.Event(), threading.Event(), threading.Event()
+    os.register_at_fork(before=begun.set)  # called before that of `no_fork`, which came first
+
+    def learn() -> None:
+        with no_fork:
+            inside.set()
+            with between:
+                pass
+
+    def wait() -> None:
+        with between:
+            held.set()
+            with store:
+                pass
+
+    def save() -> None:
+        with store:
+            started[1].start()
+            held.wait()
+            started[2].start()
+            inside.wait()
+            begun.wait()
+            for _ in range(10_000):
+                with no_fork:
+                    pass
+
+    started = [threading.Thread(target=work, daemon=True) for work in (save, wait, learn)]
+    started[0].start()
+    inside.wait()
+    in_child(lambda: None)
+    for thread in started:
+        thread.join()
+
+
+def check_held() -> None:
+    """Fork in a block of `Store.locked` while a thread inside `no_fork` waits for it."""
+    mutex, inside = Mutex(), threading.Event()
+
+    def learn() -> None:
+        with no_fork:
+            inside.set()
+            with mutex:
+                pass
+
+    thread = threading.Thread(target=learn, daemon=True)
+    with mutex:
+        thread.start()
+        inside.wait()
+        in_child(lambda: mutex.__enter__())
+    thread.join()
+
+
+def check_stores(folder: str) -> None:
+    """Fork while threads are inside SQLite; the child must be able to open a store."""
+    sys.setswitchinterval(1e-5)
+    learned = {f"{key}": PlattCalibrator() for key in range(20)}
+    stores = [Store(Path(folder, f"{number}.db")) for number in range(2)]
+
+    def check() -> None:
+        with Store(Path(folder, "child.db")) as store:
+            store.save(learned, store.offset + 1)
+
+    def save(store: Store) -> None:
+        store.save(learned, store.offset + 1)
+        store.check()
+
+    with ExitStack() as stack:
+        for store in stores:
+            stack.enter_context(store)
+        stack.enter_context(threads(*(partial(save, store) for store in stores)))
+        for _ in range(100):
+            in_child(check, seconds=20)
+
+
+def check_inside(folder: str) -> None:
+    """Fork in the middle of a statement, as a signal handler may: it must not wait for itself."""
+
+    def fork() -> int:
+        in_child(lambda: Store(Path(folder, "child.db")).save({}, 1))
+        return 1
+
+    connection = Connection(":memory:")
+    connection.create_function("fork", 0, fork)
+    assert connection.execute("SELECT fork()").fetchall() == [(1,)]
+    connection.close()
+    in_child(lambda: None)  # nothing is left inside
+
+
 def check_jobs(end: str) -> None:
     """Solve by jobs before a fork, then in parent and child, while a thread solves, too."""
     from streamcal.ordinal import _jobs, optimal_thresholds
@@ -244,5 +344,13 @@ if __name__ == "__main__":
         check_jobs(*others)
     elif case == "memory":
         check_memory()
+    elif case == "needed":
+        check_needed()
+    elif case == "held":
+        check_held()
+    elif case == "inside":
+        check_inside(*others)
+    elif case == "stores":
+        check_stores(*others)
     else:
         check_learners(case)

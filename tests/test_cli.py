@@ -555,6 +555,27 @@ def test_a_delay_has_one_queue_for_all_keys(scores_csv: Any, sample: Any) -> Non
     assert column(result.stdout, "calibrated") == values.tolist()
 
 
+@pytest.mark.parametrize("late", [("--delay", 60), ("--group", "one")], ids=["delay", "group"])
+def test_a_summary_says_if_no_label_became_known(
+    tmp_path: Path, sample: Any, late: tuple[Any, ...]
+) -> None:
+    path = tmp_path / "scores.csv"
+    rows = [f"{p},{y},x" for p, y in zip(*sample, strict=True)]
+    path.write_text("\n".join(["p,y,one", *rows]))
+    options = (*late, "--out", tmp_path / "out.csv")
+    line = "no label was learned: each becomes known after the last row"
+    assert f"  {line}\n" in calibrate(path, *options, calibrator="hedge").stderr
+    summary = json.loads(calibrate(path, *options, "--json", calibrator="hedge").stderr)
+    assert summary["waiting"] == 60
+    store = tmp_path / "run.db"
+    result = calibrate(path, *options, "--store", store, calibrator="hedge")
+    assert f"  {line}; they wait in {store}\n" in result.stderr
+
+
+def test_a_summary_says_nothing_of_labels_if_one_became_known(scores_csv: Any) -> None:
+    assert "no label" not in calibrate(scores_csv, "--delay", 59).stderr
+
+
 @pytest.mark.parametrize("delay", ["-1", "0.5", "x", ""])
 def test_a_delay_is_a_number_of_rows(tmp_path: Path, delay: str) -> None:
     path = tmp_path / "in.csv"

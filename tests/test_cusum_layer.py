@@ -1,6 +1,7 @@
 """The layer of cumulative sums, under jit, grad and vmap."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -104,3 +105,27 @@ def test_ordinal_names_load_when_touched() -> None:
     code = "import sys; from streamcal.ordinal import CuSumRank; print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_ordinal_names_are_imported_without_jax() -> None:
+    """Only a call of the layer needs it, and says so."""
+    import subprocess
+    import sys
+
+    code = (
+        "from tests.only_extra import hide; hide('jax')\n"
+        "from streamcal.ordinal import *\n"
+        "print(CuSumRank.__name__)\n"
+        "try: cusum_layer.predict([2.0, -1.0])\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent.parent,
+    )
+    name, error = done.stdout.splitlines()
+    assert name == "CuSumRank"
+    assert "needs JAX" in error

@@ -182,6 +182,26 @@ def test_served_and_decided_are_taken_at_their_word() -> None:
     assert list(model.counts) == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("pos_val", [True, "yes"])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_what_cannot_have_been_served_is_not_counted(pos_val: Any, calibrated: bool) -> None:
+    classifier: Any = naive_bayes.GaussianNB()
+    if calibrated:
+        classifier = CalibratedClassifier(classifier)
+    model = DecisionClassifier(classifier, pos_val=pos_val)
+    negative = False if pos_val is True else "no"
+    for y in (pos_val, negative):
+        model.learn_one({"amount": 0.3}, y, served={negative: 0.5, pos_val: 0.5})
+    before = list(model.counts)
+    for served, problem in (
+        ({"amount": 0.3}, "`served` must have probabilities by label, got those of 'amount'"),
+        ({negative: 0.9, pos_val: 0.9}, "probabilities that sum to 1, got a sum of 1.8"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            model.learn_one({"amount": 0.3}, pos_val, served=served)
+    assert list(model.counts) == before
+
+
 def test_arguments_reach_the_model_that_takes_them() -> None:
     weighted = DecisionClassifier(linear_model.LogisticRegression())
     weighted.learn_one({"a": 1.0}, True, w=3.0)

@@ -955,6 +955,40 @@ def test_a_hedge_is_weighted_by_what_it_served(tmp_path: Path) -> None:
     assert found.mean_delay == expected.mean_delay > 10
 
 
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series], ids=["list", "array", "series"])
+def test_a_source_that_is_shorter_than_what_was_learned_is_refused(
+    tmp_path: Path, kind: Callable[[Any], Any]
+) -> None:
+    events = [(0.2, 0.0), (0.9, 1.0), (0.6, 1.0)]
+    path = tmp_path / "run.db"
+    with Store(path) as store:
+        assert run(events, IsotonicCalibrator(), lambda *_: None, store) == 3
+        assert run(events, IsotonicCalibrator(), lambda *_: None, store) == 3  # nothing is new
+        sink = RecordingSink()
+        problem = "`source` must begin with the 3 events that .*run.db has learned, got 2 events"
+        with pytest.raises(ValueError, match=problem):
+            run(kind(events[1:]), IsotonicCalibrator(), sink, store)
+        assert not sink.calls
+        assert store.offset == 3
+
+
+class RecordingSink:
+    """A sink that keeps the names of its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, offset: int, values: Any) -> None:
+        self.calls.append("call")
+
+    def commit(self) -> int:
+        self.calls.append("commit")
+        return 0
+
+    def resume(self, token: Any) -> None:
+        self.calls.append("resume")
+
+
 FIELDS = ("city", "age")
 
 
@@ -1007,6 +1041,31 @@ def test_segments_are_learned_as_by_their_calibrator(
             assert found.n_samples == twin.n_samples
             x = {"city": "oslo", "age": 1}
             assert found.predict_one(0.3, x) == pytest.approx(twin.predict_one(0.3, x), rel=1e-12)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("joined", [False, True], ids=["whole", "late"])
+def test_a_field_that_no_event_has_gives_a_warning(
+    tmp_path: Path, joined: bool, stored: bool
+) -> None:
+    """Its name is mistyped: each event may lack it, all of them hardly."""
+    events = with_fields(LATE if joined else EVENTS)
+    n_scores = sum(event.x is not None for event in events)
+
+    def learn(fields: Sequence[str], events: Any) -> int:
+        join = LabelJoin(12) if joined else None
+        with contextlib.ExitStack() as stack:
+            path = tmp_path / f"{len(fields)}.db"
+            store = stack.enter_context(Store(path)) if stored else None
+            calibrator = SegmentCalibrator(fields)
+            return run(events, calibrator, lambda *_: None, store, batch_size=3, join=join)
+
+    problem = f"has the field 'agee', which is in `x` of none of the {n_scores} events"
+    with pytest.warns(UserWarning, match=problem) as warned:
+        assert learn([*FIELDS, "agee"], events) == len(events)
+    assert [warning.filename for warning in warned] == [__file__]
+    events[-1] = Event(0.5, 1.0, x={"agee": None})
+    assert learn(["agee"], events) == len(events)
 
 
 def received_by(values: dict[int, float]) -> Callable[[int, Any], None]:

@@ -60,6 +60,22 @@ def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
     run("locks")
 
 
+def test_a_fork_lets_a_thread_go_on_that_another_one_waits_for() -> None:
+    run("needed")
+
+
+def test_a_fork_does_not_wait_for_a_thread_that_waits_for_its_lock() -> None:
+    run("held")
+
+
+def test_a_fork_inside_a_statement_does_not_wait_for_itself(tmp_path: Path) -> None:
+    run("inside", tmp_path)
+
+
+def test_a_child_opens_a_store_though_threads_of_the_parent_were_saving(tmp_path: Path) -> None:
+    run("stores", tmp_path)
+
+
 def test_a_child_names_shared_memory_though_a_thread_of_the_parent_was_doing_so() -> None:
     run("memory")
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import sqlite3
@@ -307,6 +308,23 @@ def test_threads_share_a_store(path: Path) -> None:
         assert errors == []
     with Store(path) as store:
         assert held(store) == dict.fromkeys("abcd", 24)
+
+
+def test_all_connections_are_those_that_a_fork_waits_for() -> None:
+    package = Path(_state.__file__).parents[1]
+    connect = re.compile(r"sqlite3\.(connect|Connection)\b|from sqlite3 import")
+    modules = [path for end in ("py", "pyx") for path in package.rglob(f"*.{end}")]
+    assert [path.name for path in modules if connect.search(path.read_text())] == ["sqlite.pyx"]
+
+
+def test_a_store_is_closed_by_any_thread(path: Path) -> None:
+    for n in range(2):
+        store = Store(path)
+        assert store.offset == n
+        commit(store, n + 1)
+        thread = threading.Thread(target=store.close)
+        thread.start()
+        thread.join()
 
 
 def test_backup_while_saving_goes_on(path: Path, tmp_path: Path) -> None:

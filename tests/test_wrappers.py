@@ -268,6 +268,46 @@ def test_served_is_what_is_learned() -> None:
     assert len(taught(model)[True]) == 1
 
 
+@pytest.mark.parametrize("how", ["declared", "learned", "boolean"])
+@pytest.mark.parametrize(
+    ("served", "problem"),
+    [
+        ({"amount": 0.3}, "must have probabilities by label, got those of 'amount'"),
+        ({"amount": 0.3, "age": 0.1}, "got those of 'amount', 'age', and not of"),
+        ({"yes": 0.9, "no": 0.9, True: 0.9, False: 0.9}, "must have probabilities that sum to 1"),
+    ],
+    ids=["feature", "features", "sum"],
+)
+def test_what_cannot_have_been_served_is_not_learned(
+    how: str, served: dict[Any, float], problem: str
+) -> None:
+    labels: list[Any] = [False, True] if how == "boolean" else ["no", "yes"]
+    model = CalibratedClassifier(
+        naive_bayes.BernoulliNB(), labels=labels if how == "declared" else None
+    )
+    if how == "learned":
+        model.learn_one({"amount": 0.3}, "no", served={"no": 0.25, "yes": 0.75})
+    before = model.to_bytes()
+    x, columns = {"amount": 0.3}, {label: [p] for label, p in served.items()}
+    with pytest.raises(ValueError, match=problem):
+        model.learn_one(x, labels[0], served=served)
+    with pytest.raises(ValueError, match=problem):
+        model.learn_group([x], labels[:1], served=[served])
+    with pytest.raises(ValueError, match=problem):
+        model.learn_many(pd.DataFrame([x]), pd.Series(labels[:1]), served=columns)
+    assert model.to_bytes() == before
+
+
+def test_a_model_of_one_label_may_have_served_it() -> None:
+    """A river model that has seen one label answers that one, also where another label comes."""
+    model = CalibratedClassifier(naive_bayes.GaussianNB(), labels=["a", "b", "c"])
+    model.learn_one({}, "c", served={"a": 1.0})
+    late = CalibratedClassifier(naive_bayes.GaussianNB())
+    for y, served in (("no", {"yes": 0.4}), ("no", {"yes": 0.5}), ("maybe", {"yes": 1.0})):
+        late.learn_one({}, y, served=served)
+    assert late.calibrators["yes"].n_samples == 3
+
+
 def test_calibrate_one_is_the_second_half_of_predicting() -> None:
     model = CalibratedClassifier(naive_bayes.GaussianNB(), PlattCalibrator())
     for x, y in datasets.ImageSegments().take(150):

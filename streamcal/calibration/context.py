@@ -86,20 +86,19 @@ class Contexts(NamedTuple):
 
         Examples
         --------
-        >>> list(Contexts({"shop": ["a", "b"]}).samples(2, ["shop", "day"]))[1].x
-        {'shop': 'b', 'day': None}
+        >>> list(Contexts({"shop": ["a", "b"], "day": [1, 2]}).samples(2, ["shop"]))[1].x
+        {'shop': 'b'}
         """
-        missing = [None] * n_samples
-        columns = {name: field_column(self.x, name, n_samples) or missing for name in fields}
+        columns = {name: field_column(self.x, name, n_samples) for name in fields}
         xs = ({name: values[i] for name, values in columns.items()} for i in range(n_samples))
         return map(Context, xs)
 
 
-def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any] | None:
-    """Return the values of a field as a list, None if there is no such column; or raise."""
+def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any]:
+    """Return the values of a field as a list, or raise."""
     values = column_of(columns, name)
     if values is None:
-        return None
+        raise ValueError(f"`{argument}` must have a column for each field, got none for {name!r}")
     if len(values) != n_samples:
         raise ValueError(
             f"`{argument}` must have one value per score ({n_samples}), got {len(values)} in"

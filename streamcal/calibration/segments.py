@@ -521,7 +521,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             The model's probabilities, labels in [0, 1] and weights. A sample whose label is NaN is
             only predicted.
         x : mapping or data frame
-            For each field a column of ``n_samples`` values; a field without a column is None.
+            For each field a column of ``n_samples`` values.
 
         Returns
         -------
@@ -555,9 +555,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
 
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[np.uint64]:
         """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        missing = [None] * n_samples
         given = self._values(contexts.x)
-        values = [field_column(given, name, n_samples) or missing for name in self._terms.fields]
+        values = [field_column(given, name, n_samples) for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
     def _predict_learn_read(self, read: Any, scores: Array, labels: Array, weights: Array) -> Array:

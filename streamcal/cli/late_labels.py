@@ -150,6 +150,10 @@ class LateLabels:
         with errors_of_waiting(self._path):
             self.keyed.learn_group(key, scores, labels, weight, tickets=tickets)
 
+    def n_waiting(self, after: int) -> int:
+        """Return how many of the rows with greater numbers wait for their labels."""
+        return sum(late.row > after for late in (*self._waiting, *self._open))
+
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
         return [

@@ -78,6 +78,11 @@ class TableSink:
         counts = {"rows": self.totals.n_written, "unlabelled": n_unlabelled, "keys": n_keys}
         summary.add(", ".join(parts), **counts)
         summary.add_skipped(self.source.reader)
+        n_waiting = self.source.n_waiting
+        if n_waiting == self.totals.n_labelled > 0:
+            rest = "" if keyed.store is None else f"; they wait in {keyed.store.path}"
+            line = f"  no label was learned: each becomes known after the last row{rest}"
+            summary.add(line, waiting=n_waiting)
         if columns.sampling_rate is not None:
             line = "  losses are of the kept rows, before --sampling-rate is undone"
             summary.add(line, losses_among="kept rows")

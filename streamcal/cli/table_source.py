@@ -211,6 +211,11 @@ class TableSource:
         self.batch = TableBatch(self, chunk, rows, numbers, samples, fields)
         return self.batch
 
+    @property
+    def n_waiting(self) -> int:
+        """How many rows of the tables wait for their labels."""
+        return self.late.n_waiting(self._before)
+
     def while_waiting(self, act: Callable[[], None]) -> None:
         """Keep what the tables are to call while they wait for a pipe."""
         self.act = act

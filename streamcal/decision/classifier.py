@@ -29,6 +29,7 @@ from streamcal._validation import (
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
+from streamcal.wrappers.checks import as_probabilities_of_labels, check_served
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal.wrappers.snapshot import ModelSnapshot
 
@@ -220,6 +221,8 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         raw = self._predict_again(x) if served is None else _probabilities_in(served)
         if raw is not served and served is not None:
             kwargs["served"] = served
+        if served is not None:
+            check_served(as_probabilities_of_labels(raw), self._known_labels())
         counts = self._claimed, self._realised
         if raw:
             p = np.array([self._p_positive(raw)])
@@ -347,6 +350,12 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
             if label != self.pos_val:
                 return label
         return self._negative
+
+    def _known_labels(self) -> list[ClfTarget]:
+        """Return both labels, or none if the negative one is not known yet."""
+        if self._negative is None:
+            return [False, True] if isinstance(self.pos_val, bool) else []
+        return [self._negative, self.pos_val]
 
     def _check_label(self, y: Any) -> None:
         check_label(y)

@@ -14,7 +14,6 @@ is newer. So a state that is written replaces all that journals have of its key.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
-from sqlite3 import Connection
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, Stateful, array_of, nest, require, restore
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.durable.rows import JOURNAL, Head, check_row, hash_of
+from streamcal.kernels.sqlite import Connection
 
 Vector = NDArray[np.float64]
 

@@ -18,6 +18,7 @@ from streamcal.durable.files import (
     stamp_of,
     take_lock,
 )
+from streamcal.kernels.sqlite import Connection
 
 
 class StoreConnection:
@@ -34,15 +35,15 @@ class StoreConnection:
     ----------
     file : Path
         The file, or the target of a link.
-    database : sqlite3.Connection or None
+    database : Connection or None
         None while it is closed.
     """
 
     def __init__(self, path: Path, read_only: bool) -> None:
         self.path = self.file = path
         self.read_only = read_only
-        self.database: sqlite3.Connection | None = None
-        self._lock: sqlite3.Connection | None = None
+        self.database: Connection | None = None
+        self._lock: Connection | None = None
         self._process = os.getpid()
         self._stamp: tuple[int, ...] | None = None  # of a file that is read without its log
         self._written_files: list[tuple[int, int]] | None = None
@@ -95,15 +96,15 @@ class StoreConnection:
                 with errors_of_files(self.path, "opened"):
                     self._connect()
 
-    def connected(self) -> sqlite3.Connection:
+    def connected(self) -> Connection:
         """Return the open database."""
         if self._process != os.getpid():
-            raise StoreError(f"{self.path} was opened by another process: open it again in this")
+            raise StoreError(f"{self.path} was opened by another process: open it in a new one")
         if self.database is None:
             raise StoreError(f"{self.path} is closed")
         return self.database
 
-    def current(self) -> sqlite3.Connection:
+    def current(self) -> Connection:
         """Return the open database, outside of a transaction, as it is in the file now."""
         self._reconnect()
         self._roll_back()  # what was interrupted may have been interrupted in this, too
@@ -115,7 +116,7 @@ class StoreConnection:
             self.connected().execute("ROLLBACK")
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Connection]:
         """Give the database as it is at one moment."""
         database = self.current()
         try:
@@ -139,7 +140,7 @@ class StoreConnection:
         self._written_files = identify(self.file)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[Connection]:
         """Write all that is written inside, or nothing."""
         database = self.connected()
         try:

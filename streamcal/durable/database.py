@@ -23,6 +23,7 @@ from streamcal.durable.files import (
     sync,
 )
 from streamcal.durable.rows import Head, all_rows, read_head
+from streamcal.kernels.sqlite import Connection
 
 VERSION = 3
 # The index has all columns that `Store.keys` reads, in a hundredth of the pages of the states.
@@ -34,19 +35,12 @@ _SCHEMA = [
 ]
 
 
-def connect(path: Path, read_only: bool, immutable: bool = False) -> sqlite3.Connection:
+def connect(path: Path, read_only: bool, immutable: bool = False) -> Connection:
     """Open a store that exists; ``immutable`` if nobody writes to it, which is not checked."""
     _check_files(path, read_only)
     mode = "ro" if read_only else "rw"
     uri = f"{path.absolute().as_uri()}?mode={mode}&immutable={immutable:d}"
-    database = sqlite3.connect(
-        uri,
-        uri=True,
-        timeout=5.0,
-        isolation_level=None,
-        check_same_thread=False,
-        factory=OpenDatabase,
-    )
+    database = OpenDatabase(uri, uri=True)
     try:
         database.announce(path)
         _check_kind(database, path)
@@ -97,7 +91,7 @@ def _check_log(path: Path) -> None:
             raise StoreError(f"{error}; or {log} is the log of another file") from error
 
 
-def _check_kind(database: sqlite3.Connection, path: Path) -> None:
+def _check_kind(database: Connection, path: Path) -> None:
     """Raise unless a database has the ids of a store of this version, and its tables alone.
 
     A view in the place of a table, or a trigger, would run SQL of whoever made the file.
@@ -129,7 +123,7 @@ def create(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[sqlite3.Connection]:
+def replacing(path: Path) -> Iterator[Connection]:
     """Fill a new database, which then replaces a file or takes a free name, synced to the disk.
 
     The caller has the lock of the name, so nobody has the old file open for writing.
@@ -138,7 +132,7 @@ def replacing(path: Path) -> Iterator[sqlite3.Connection]:
     partial = beside(path.absolute(), PARTIAL)  # SQLite may take "file:x.db" for a URI
     remove(partial)
     try:
-        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+        with contextlib.closing(Connection(partial)) as database:
             yield database
             # If it were set later, it would leave a journal that a reader must not play back.
             database.execute("PRAGMA journal_mode = WAL").fetchone()

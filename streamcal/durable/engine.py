@@ -125,8 +125,13 @@ def run(
         learned, if a commit fails, or if somebody else has changed the store's offset, or states of
         the same keys, during the run; the store is as after the last commit.
     ValueError, TypeError
-        If an argument or an event is out of range, or the store's states have other parameters;
-        all earlier batches are committed.
+        If an argument or an event is out of range, ``source`` has fewer events than the store has
+        learned, or the store's states have other parameters; all earlier batches are committed.
+
+    Warns
+    -----
+    UserWarning
+        If the source ends, and one of the calibrator's ``fields`` was in no event of the run.
 
     Notes
     -----

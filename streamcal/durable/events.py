@@ -3,6 +3,7 @@
 import math
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -34,7 +35,14 @@ class Events:
         self._source, self._read = source, read
         self._keyed, self.join = keyed, join
         self.path = None if store is None else store.path
+        if store is not None and hasattr(source, "__len__") and len(source) < store.offset:
+            raise ValueError(
+                f"`source` must begin with the {store.offset:,} events that {store.path} has"
+                f" learned, got {len(source):,} events"
+            )
         self.timeline = Timeline()
+        self._unseen = set(keyed.fields)  # the fields that no event has had yet
+        self._n_without = 0  # events
         if store is not None and TIMELINE in store:
             self.timeline = Timeline.from_bytes(store.get_bytes(TIMELINE))
 
@@ -42,9 +50,31 @@ class Events:
         """Return up to ``n`` events from an offset on, checked; None if there are no more."""
         rows = list(self._read(offset, n))
         if not rows:
+            self._warn_of_unseen()
             return None
         given = _check(rows, self._keyed, self.join, lambda at: self._where(offset + at))
+        self._look_for_fields(rows)
         return EventBatch(self, offset, *given)
+
+    def _look_for_fields(self, rows: list[Any]) -> None:
+        """Note which fields there are."""
+        for row in rows:
+            if not self._unseen:
+                break
+            x = Event(*row).x
+            if x is not None:
+                self._unseen.difference_update(x)
+                self._n_without += 1
+
+    def _warn_of_unseen(self) -> None:
+        """Warn of fields that no event has had: probably their names are wrong."""
+        if self._unseen and self._n_without:
+            names = ", ".join(map(repr, sorted(self._unseen)))
+            warnings.warn(
+                f"`calibrator` has the field {names}, which is in `x` of none of the"
+                f" {self._n_without:,} events of this run",
+                stacklevel=6,  # the caller of `run`
+            )
 
     def _where(self, offset: int) -> str:
         """Return which event is the one at an offset, for a message."""

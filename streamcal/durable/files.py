@@ -21,6 +21,7 @@ from pathlib import Path
 
 from streamcal.durable.errors import StoreError, is_of_system
 from streamcal.kernels.exclusive import Mutex
+from streamcal.kernels.sqlite import Connection
 
 APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
 PARTIAL = ".partial"  # follows the name of a database until the database is complete
@@ -45,7 +46,7 @@ _open_databases: "weakref.WeakSet[OpenDatabase]" = weakref.WeakSet()
 _opening = Mutex()  # held while the beginning of a file is read
 
 
-class OpenDatabase(sqlite3.Connection):
+class OpenDatabase(Connection):
     """A connection to a store; no other code of this process may open its files meanwhile."""
 
     file: tuple[int, int] | None = None
@@ -273,11 +274,11 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def take_lock(path: Path) -> sqlite3.Connection:
+def take_lock(path: Path) -> Connection:
     """Return the lock of the one writer of a file; it is held until the connection is closed."""
     name = beside(path.absolute(), _LOCK)  # SQLite may take "file:x.db" for a URI
     _check_left(path, "locked", name, _BESIDE_LOCK)
-    lock = sqlite3.connect(name, timeout=0.0, isolation_level=None)
+    lock = Connection(name, timeout=0.0)
     try:
         lock.execute("BEGIN EXCLUSIVE")
         check_writable(name)  # a read-only file would be locked for readers only

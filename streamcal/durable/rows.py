@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from streamcal._state import DIGEST, as_int, check
 from streamcal._validation import MOST_COUNT
+from streamcal.kernels.sqlite import Connection
 
 JOURNAL = "journal:"
 """What the names of journals begin with, see `streamcal.durable._journal`; a number follows."""
@@ -96,12 +96,12 @@ def check_row(head: Head, key: str, digest: bytes, n_saves: int, state: bytes) -
         raise ValueError(f"the state of {key!r} is newer than the head")
 
 
-def has_head(database: sqlite3.Connection, head: Head) -> bool:
+def has_head(database: Connection, head: Head) -> bool:
     """Return whether this is the head of the file."""
     return database.execute("SELECT digest FROM head").fetchall() == [(head.digest,)]
 
 
-def read_head(database: sqlite3.Connection, known: Head) -> Head:
+def read_head(database: Connection, known: Head) -> Head:
     """Return the head of the file; it is decoded only if it is not the one that is known."""
     if has_head(database, known):
         return known
@@ -109,7 +109,7 @@ def read_head(database: sqlite3.Connection, known: Head) -> Head:
     return Head.decode(text, digest)
 
 
-def find_row(database: sqlite3.Connection, key: object, columns: str) -> Any:
+def find_row(database: Connection, key: object, columns: str) -> Any:
     """Return the digest and other columns of the row of a key; None if there is none."""
     if not isinstance(key, str):  # SQLite would find "3" for 3
         return None
@@ -123,7 +123,7 @@ def find_row(database: sqlite3.Connection, key: object, columns: str) -> Any:
     return rows[0] if rows else None
 
 
-def all_rows(database: sqlite3.Connection, head: Head, columns: str) -> Iterator[Any]:
+def all_rows(database: Connection, head: Head, columns: str) -> Iterator[Any]:
     """Iterate over all rows; raise at the end unless they are those of the head's summary.
 
     The first two of ``columns`` must be ``key, digest``.
@@ -138,7 +138,7 @@ def all_rows(database: sqlite3.Connection, head: Head, columns: str) -> Iterator
     head.compare(n_states, combined)
 
 
-def checked_rows(database: sqlite3.Connection, head: Head) -> Iterator[tuple[str, int, bytes]]:
+def checked_rows(database: Connection, head: Head) -> Iterator[tuple[str, int, bytes]]:
     """Iterate over all keys with the saves that wrote their states, and the states, checked."""
     for key, digest, n_saves, state in all_rows(database, head, "key, digest, n_saves, data"):
         check_row(head, key, digest, n_saves, state)
@@ -146,7 +146,7 @@ def checked_rows(database: sqlite3.Connection, head: Head) -> Iterator[tuple[str
 
 
 def prepare_rows(
-    database: sqlite3.Connection, head: Head, changes: Mapping[str, bytes | None]
+    database: Connection, head: Head, changes: Mapping[str, bytes | None]
 ) -> tuple[Head, list[Any]]:
     """Return the head with the summary after changes, and the rows for `write_rows`.
 
@@ -164,7 +164,7 @@ def prepare_rows(
     return head._replace(n_states=n_states, n_journals=n_journals, combined=combined), rows
 
 
-def write_rows(database: sqlite3.Connection, rows: list[Any]) -> None:
+def write_rows(database: Connection, rows: list[Any]) -> None:
     """Write rows that have a state, and delete the others."""
     database.executemany(
         "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)",

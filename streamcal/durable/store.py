@@ -28,7 +28,6 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, NamedTuple, NoReturn, Self
 
 from streamcal._state import DIGEST, Stateful, check, require, restore
@@ -52,6 +51,7 @@ from streamcal.durable.rows import (
     write_rows,
 )
 from streamcal.kernels.exclusive import Mutex
+from streamcal.kernels.sqlite import Connection
 
 
 class Saved(NamedTuple):
@@ -136,7 +136,8 @@ class Store:
     on POSIX systems the store would lose its locks when that code closes the file. Use `backup`.
 
     Threads may share a store; one waits for the other. Processes may not: a store can't be pickled,
-    and after a fork the child can't use it. Open the file again instead.
+    and after a fork the child can't use it. Open the file in a new process: in a forked one, SQLite
+    takes the locks that the parent had at the fork for its own.
 
     Examples
     --------

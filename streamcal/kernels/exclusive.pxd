@@ -14,3 +14,13 @@ cdef class Exclusive(Shared):
 
     cdef int acquire(self) except -1
     cdef void release(self) noexcept
+
+
+cdef class NoFork:
+    cdef dict depths  # how often each thread is inside
+    cdef set forking  # threads
+
+    cdef int enter(self) except -1
+    cdef void leave(self) noexcept
+    cdef bint may_enter(self, unsigned long thread) except -1
+    cdef bint must_wait(self, unsigned long thread) except -1

@@ -15,10 +15,18 @@ object would wait for ever.
 *Forks.* In a forked process only the thread that forked goes on. A lock that another thread had is
 free there: all objects with a lock are linked, and the child renews them. Nothing may be half done
 then. A call with one sample holds the interpreter's lock while it changes an object, and so does
-the thread that forks. A call with many samples is inside ``with no_fork``, and a fork waits for it::
+the thread that forks. A call with many samples is inside ``with no_fork``, and a fork waits for it.
+So is each call of SQLite, which has locks of its own that no child can free::
 
     thread 1   with no_fork: | nogil ... loop ... | done
     thread 2   fork: waits ......................... | fork
+
+While a fork waits, no further thread goes inside, with one exception: a thread inside may wait for
+a `Mutex` of the one that comes, which must go on to release it::
+
+    thread 1   with no_fork: | mutex: waits ................... | mutex ... | done
+    thread 2   fork: waits .................................................... | fork
+    thread 3   mutex ............. with no_fork: | goes on | .. |
 """
 
 cimport cython
@@ -112,6 +120,9 @@ cdef class Exclusive(Shared):
                 self.lock.release()
 
 
+cdef dict waiting = {}  # the mutex that a thread waits for, by thread
+
+
 @cython.final
 cdef class Mutex(Shared):
     """A lock for objects of several parts, which a thread may acquire again.
@@ -128,19 +139,50 @@ cdef class Mutex(Shared):
     """
 
     cdef object reentrant
+    cdef unsigned long owner  # the thread that has it, 0 if none
+    cdef Py_ssize_t depth  # how often that has acquired it
 
     def __cinit__(self):
         self.reentrant = RLock()
 
     def __enter__(self):
-        return self.reentrant.acquire()
+        cdef unsigned long thread = PyThread_get_thread_ident()
+        if not self.reentrant.acquire(False):
+            outer = waiting.get(thread)  # a signal handler waits inside of another wait
+            waiting[thread] = self
+            try:
+                self.reentrant.acquire()
+            finally:
+                if outer is None:
+                    waiting.pop(thread, None)
+                else:
+                    waiting[thread] = outer
+        self.owner = thread
+        self.depth += 1
+        return True
 
     def __exit__(self, kind, error, traceback):
+        self.depth -= 1
+        if self.depth == 0:
+            self.owner = 0
         self.reentrant.release()
 
     cdef void renew(self) noexcept:
-        if not self.reentrant._is_owned():
+        if self.owner != PyThread_get_thread_ident():
+            self.owner = self.depth = 0
             self.reentrant._at_fork_reinit()
+
+
+cdef bint waits_for(unsigned long thread, unsigned long other) except -1:
+    """Return whether a thread waits for a mutex of another, or of one that waits for that."""
+    for _ in range(len(waiting)):  # there may be a circle
+        mutex = waiting.get(thread)
+        if mutex is None:
+            return False
+        thread = (<Mutex> mutex).owner
+        if thread == other:
+            return True
+    return False
 
 
 cdef class NoCollection:
@@ -166,34 +208,57 @@ no_collection = NoCollection()
 cdef class NoFork:
     """A context that a fork by another thread waits for; it may be entered again inside."""
 
-    cdef dict depths  # of the threads that are inside
-    cdef set forking  # threads
-
     def __cinit__(self):
         self.depths, self.forking = {}, set()
 
     def __enter__(self):
+        self.enter()
+
+    def __exit__(self, kind, error, traceback):
+        self.leave()
+
+    cdef int enter(self) except -1:
+        """Go inside, at once or after a fork."""
         cdef unsigned long thread = PyThread_get_thread_ident()
-        depth = self.depths.get(thread, 0)
-        while depth == 0 and self.forking and thread not in self.forking:
+        depth = self.depths.get(thread, 0) if self.depths else 0
+        while depth == 0 and self.forking and not self.may_enter(thread):
             with nogil:
                 wait_a_little()
         self.depths[thread] = depth + 1
+        return 0
 
-    def __exit__(self, kind, error, traceback):
+    cdef void leave(self) noexcept:
+        """Go out as often as `enter` has come in."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         depth = self.depths.pop(thread)
         if depth > 1:
             self.depths[thread] = depth - 1
 
+    cdef bint may_enter(self, unsigned long thread) except -1:
+        """Return whether a thread may go inside though another one forks."""
+        if thread in self.forking:
+            return True
+        for inside in self.depths:
+            if waits_for(inside, thread):
+                return True
+        return False
+
     def begin_fork(self):
         """Wait until no other thread is inside; none enters until `end_fork`."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         self.forking.add(thread)
-        # A thread that forks inside waits here, too.
-        while not self.depths.keys() <= self.forking | {thread}:
+        while self.must_wait(thread):
             with nogil:
                 wait_a_little()
+
+    cdef bint must_wait(self, unsigned long thread) except -1:
+        """Return whether a thread that forks must wait for one that is inside."""
+        for inside in self.depths:
+            # A thread that forks inside waits here, too. One that waits for a mutex of this thread,
+            # which forks while it has that, would wait for ever.
+            if inside != thread and inside not in self.forking and not waits_for(inside, thread):
+                return True
+        return False
 
     def end_fork(self):
         """Let other threads enter again."""
@@ -205,6 +270,8 @@ cdef class NoFork:
         cdef void *at = newest
         self.forking = set()
         self.depths = {own: depth for own, depth in self.depths.items() if own == thread}
+        for other in [other for other in waiting if other != thread]:
+            del waiting[other]
         while at != NULL:
             (<Shared> at).renew()
             at = (<Shared> at).older

@@ -239,7 +239,7 @@ def multicalibration_error(
     happened, p = as_events(y_true, y_prob, pos_val)
     names = check_fields(_names_of(columns) if fields is None else fields)
     crossings = check_crosses(crosses, names)
-    encoded = [encode(_column(columns, name, len(p)), name) for name in names]
+    encoded = [encode(field_column(columns, name, len(p), "columns"), name) for name in names]
     groups = group_samples(names, encoded, crossings, len(p))
     return _summarize(groups, happened, p, as_weights(w, len(p)), min_samples)
 
@@ -425,11 +425,3 @@ def _names_of(columns: Any) -> Sequence[str]:
         raise TypeError(
             f"`columns` must be a mapping or a data frame with columns, got {type(columns)}"
         ) from None
-
-
-def _column(columns: Any, name: str, n_samples: int) -> list[Any]:
-    """Return the values of a field as a list, or raise."""
-    values = field_column(columns, name, n_samples, "columns")
-    if values is None:
-        raise ValueError(f"`fields` must be columns, got {name!r}")
-    return values

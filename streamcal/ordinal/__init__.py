@@ -5,7 +5,8 @@ least task loss (`optimal_thresholds`, `StreamingThresholds`, `ThresholdClassifi
 ranks from features, sample by sample (`CuSumRank` and related classes), or as the last layer of a
 network (`cusum_layer`).
 
-Each name loads its module at the first access; only `cusum_layer` loads JAX.
+Each name loads its module at the first access; the functions of
+`cusum_layer` alone load JAX.
 """
 
 from streamcal._lazy import attach

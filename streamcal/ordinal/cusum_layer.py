@@ -19,13 +19,19 @@ compute in the precision of the logits and do not change JAX's settings. Ranks c
 1
 """
 
+from typing import TYPE_CHECKING
+
 from streamcal import losses
-from streamcal._extras import jax, jnp
+
+# JAX is imported by each function: without it, the other names of `streamcal.ordinal` are not in
+# the way of ``from streamcal.ordinal import *``.
+if TYPE_CHECKING:
+    import jax
 
 __all__ = ["likelihood_loss", "margin_loss", "predict", "probabilities", "scores"]
 
 
-def scores(logits: jax.Array) -> jax.Array:
+def scores(logits: "jax.Array") -> "jax.Array":
     """Return the scores of all ranks: cumulative sums that begin at 0.
 
     Parameters
@@ -44,9 +50,12 @@ def scores(logits: jax.Array) -> jax.Array:
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> scores(jnp.array([2.0, -1.0, 0.5])).tolist()
     [0.0, 2.0, 1.0, 1.5]
     """
+    from streamcal._extras import jnp
+
     logits = jnp.asarray(logits)
     if logits.ndim < 1 or logits.shape[-1] < 1:
         raise ValueError(
@@ -58,18 +67,21 @@ def scores(logits: jax.Array) -> jax.Array:
     return jnp.concatenate([jnp.zeros_like(sums[..., :1]), sums], axis=-1)
 
 
-def predict(logits: jax.Array) -> jax.Array:
+def predict(logits: "jax.Array") -> "jax.Array":
     """Return the rank of the highest score, the lowest of equal ones, as ints of shape (...).
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> int(predict(jnp.array([2.0, -1.0, 0.5])))
     1
     """
+    from streamcal._extras import jnp
+
     return jnp.argmax(scores(logits), axis=-1)
 
 
-def probabilities(logits: jax.Array) -> jax.Array:
+def probabilities(logits: "jax.Array") -> "jax.Array":
     """Return the model's probabilities, the softmax of the scores, shape (..., n_labels).
 
     They are those of `likelihood_loss`, calibrated as far as the training was; after `margin_loss`
@@ -77,19 +89,22 @@ def probabilities(logits: jax.Array) -> jax.Array:
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> [round(p, 2) for p in probabilities(jnp.array([2.0, -1.0, 0.5])).tolist()]
     [0.06, 0.47, 0.17, 0.29]
     """
+    from streamcal._extras import jax
+
     return jax.nn.softmax(scores(logits), axis=-1)
 
 
 def margin_loss(
-    logits: jax.Array,
-    y: jax.Array,
+    logits: "jax.Array",
+    y: "jax.Array",
     *,
     margin: float = 1.0,
     loss: "losses.TaskLossName | losses.TaskLoss" = "absolute",
-) -> jax.Array:
+) -> "jax.Array":
     """Return max_r [s(r) + margin · ℓ(r, y)] − s(y), convex in the logits, of shape (...).
 
     An upper bound of ``margin`` times the task loss of `predict`, for a task loss that is 0 on the
@@ -108,9 +123,12 @@ def margin_loss(
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> float(margin_loss(jnp.array([2.0, -1.0, 0.5]), 3))
     2.5
     """
+    from streamcal._extras import jnp
+
     s = scores(logits)
     y = jnp.asarray(y)
     table = losses.get_task(loss).table(s.shape[-1])  # answer by truth
@@ -118,7 +136,7 @@ def margin_loss(
     return jnp.max(s + margin * costs, axis=-1) - _at(s, y)
 
 
-def likelihood_loss(logits: jax.Array, y: jax.Array) -> jax.Array:
+def likelihood_loss(logits: "jax.Array", y: "jax.Array") -> "jax.Array":
     """Return −log of the probability of the ranks ``y``, of shape (...).
 
     Parameters
@@ -130,12 +148,17 @@ def likelihood_loss(logits: jax.Array, y: jax.Array) -> jax.Array:
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> round(float(likelihood_loss(jnp.zeros(3), 3)), 4)  # log 4
     1.3863
     """
+    from streamcal._extras import jax, jnp
+
     s = scores(logits)
     return jax.nn.logsumexp(s, axis=-1) - _at(s, jnp.asarray(y))
 
 
-def _at(s: jax.Array, y: jax.Array) -> jax.Array:
+def _at(s: "jax.Array", y: "jax.Array") -> "jax.Array":
+    from streamcal._extras import jnp
+
     return jnp.take_along_axis(s, y[..., None], axis=-1)[..., 0]

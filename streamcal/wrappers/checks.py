@@ -1,6 +1,6 @@
 """Checks of the arguments of wrappers: models, calibrators, probabilities and weights."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from streamcal._validation import (
 )
 from streamcal.calibration.base import check_calibrator
 from streamcal.wrappers.routing import last_step, name_of
+
+_ROUNDING = 1e-6  # by which a sum of probabilities may exceed 1
 
 
 def check_classifier(classifier: Any) -> None:
@@ -60,6 +62,34 @@ def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:
     checked = {label: as_number(p, f"served[{label!r}]") for label, p in served.items()}
     check_probabilities(checked)
     return checked
+
+
+def check_served(
+    served: Mapping[ClfTarget, float | NDArray[np.float64]], known: Collection[ClfTarget]
+) -> None:
+    """Raise unless a mapping can be a model's probabilities of its labels.
+
+    Features of a sample, for example, are no such mapping. ``known`` are labels of which it must
+    have one; if there are none, it may have any.
+
+    Examples
+    --------
+    >>> check_served({"no": 0.25, "yes": 0.75}, {"yes"})
+    >>> check_served({"amount": 0.25}, {"yes"})
+    Traceback (most recent call last):
+        ...
+    ValueError: `served` must have probabilities by label, got those of 'amount', and not of 'yes'
+    """
+    if served and known and not any(label in known for label in served):
+        got, labels = (", ".join(map(repr, list(some)[:5])) for some in (served, known))
+        raise ValueError(
+            f"`served` must have probabilities by label, got those of {got}, and not of {labels}"
+        )
+    total = np.max(sum(served.values()), initial=0.0)
+    if total > 1.0 + _ROUNDING:
+        raise ValueError(
+            f"`served` must have probabilities that sum to 1, got a sum of {total:.6g}"
+        )
 
 
 def check_probabilities(raw: Mapping[ClfTarget, float]) -> None:

@@ -61,6 +61,7 @@ from streamcal.wrappers.checks import (
     check_classifier,
     check_n_rows,
     check_probabilities,
+    check_served,
 )
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
 from streamcal.wrappers.served import Served
@@ -336,12 +337,13 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
             and finite, a segment is not text, a number or None, a label is not False or True and
             there is a ``sampling_rate``, or ``served`` is not from this model or from a later state
-            of it. Neither the model nor a calibrator has learned anything then.
+            of it, or is no mapping from labels to probabilities. Neither the model nor a calibrator
+            has learned anything then.
         """
         if type(y) is not bool:
             check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        raw, shown, ticket, found = self._recall(x, served, kwargs)
+        raw, shown, ticket, found = self._recall(x, served, kwargs, (y,))
         strategy, fields = self._strategy.for_labels(raw), self._strategy.fields
         if fields:
             strategy.check_features(x)
@@ -434,7 +436,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
         left: dict[Hashable, list[int]] = {}
         for x, each in zip(X, given, strict=True):
-            recalled.append(self._recall(x, each, kwargs, left))
+            recalled.append(self._recall(x, each, kwargs, y, left))
             raw, *_ = recalled[-1]
             self._strategy.for_labels(raw).check_features(x)
             if self.sampling_rate is not None:
@@ -472,16 +474,17 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         x: Features,
         served: Any,
         kwargs: dict[str, Any],
+        labels: Iterable[ClfTarget],
         group: dict[Hashable, list[int]] | None = None,
     ) -> tuple[Raw, Raw | None, Ticket | None, Found | None]:
         """Return the model's probabilities of a sample, the calibrated ones, and the ticket.
 
         They are those in ``served``, else those that are remembered, else the model predicts. The
-        last value is what was found in the memory, which still holds it. For ``group`` see
-        `PredictionMemory.find`.
+        last value is what was found in the memory, which still holds it. ``labels`` are those to be
+        learned. For ``group`` see `PredictionMemory.find`.
         """
         if served is not None:
-            return *self._read_served(served), None
+            return *self._read_served(served, labels), None
         found = self._memory.find(x, group)
         if found is None or not found.prediction.raw:
             raw = self._known.complete(self._predict_raw(x, kwargs))
@@ -640,13 +643,16 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         """Return the features that segments are made of."""
         return {name: x.get(name) for name in self._strategy.fields}
 
-    def _read_served(self, served: Any) -> tuple[Raw, Raw | None, Ticket | None]:
+    def _read_served(
+        self, served: Any, labels: Iterable[ClfTarget]
+    ) -> tuple[Raw, Raw | None, Ticket | None]:
         """Return the model's probabilities, the calibrated ones and the ticket, or raise.
 
         The calibrated ones are those before the sampling was undone, as the labels are of the kept
         samples. The ticket of calibrators that were replaced after an alarm is left out.
         """
         if not isinstance(served, Served):
+            check_served(as_probabilities_of_labels(served), self._labels_with(labels))
             return self._read_probabilities(served), None, None
         raw = self._read_probabilities(served.raw)
         shown = as_probabilities_of_labels(served.calibrated)
@@ -669,6 +675,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         """Return the model's probabilities of all labels, or raise; if there were none, none."""
         raw = as_probabilities_of_labels(served)
         return self._known.complete(raw) if raw else raw
+
+    def _labels_with(self, new: Iterable[Any]) -> set[Any]:
+        """Return the labels that are known, and ``new`` ones; empty if none was known before."""
+        known: set[Any] = {*self._strategy.calibrators, *(self.labels or ())}
+        if any(isinstance(label, bool | np.bool_) for label in new):
+            known |= {False, True}
+        # Not an array that equals a label.
+        return known and known.union(label for label in new if isinstance(label, Hashable))
 
     def _is_current(self, n_alarms: int) -> bool:
         """Return whether the calibrators were not replaced since there were this many alarms."""
@@ -742,6 +756,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             served = self._predict_raw_many(X, kwargs)
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
         own = as_probability_columns(columns, len(labels), name)
+        if name == "served":
+            check_served(own, self._labels_with(labels))
         raw = self._known.complete_many(own, len(labels))
         values = self._segment_columns(X)
         self._strategy.check_columns(values, len(labels))
@@ -809,14 +825,16 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         return labels, values
 
     def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
-        """Return the columns that segments are made of; those that ``X`` lacks are left out."""
+        """Return the columns that segments are made of, or raise."""
         if not self._strategy.fields:
             return {}
         frame = into_frame(X)
+        for name in self._strategy.fields:
+            if name not in frame.columns:
+                raise ValueError(f"`X` must have a column for each segment, got none for {name!r}")
         return {
             name: np.fromiter(frame.get_column(name).to_list(), object, len(frame))
             for name in self._strategy.fields
-            if name in frame.columns
         }
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
