@@ -89,6 +89,7 @@ NAV = {
         "serving",
         "durable",
         "diagnostics",
+        "monitoring",
         "report",
         "command-line",
         "sklearn",

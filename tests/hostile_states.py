@@ -64,6 +64,7 @@ from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
 from streamcal.monitoring import CalibrationDrift, CalibrationTest
+from streamcal.monitoring._bets import Betting
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
 from streamcal.ordinal._ranks import RankLearner
@@ -357,7 +358,7 @@ def profit(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return 5.0 * tp - fp
 
 
-BASES = (CodedMetric, LinearRanker, RankLearner)  # of classes that have bytes
+BASES = (Betting, CodedMetric, LinearRanker, RankLearner)  # of classes that have bytes
 
 
 @functools.cache
@@ -674,11 +675,12 @@ def use(learner: Any) -> None:
     elif isinstance(learner, CalibrationTest):
         assert 0.0 <= learner.p_value <= 1.0
         assert learner.since is None or 0 <= learner.since <= learner.n_samples
-        learner.update_many([True, False] * 20, SCORES[:40])
-        assert not math.isnan(learner.log_e_value)
+        for i in range(40):
+            learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})
+            assert not math.isnan(learner.log_e_value)
     elif isinstance(learner, CalibrationDrift):
         for i in range(60):
-            learner.update(True, SCORES[i])
+            learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})
             assert not math.isnan(learner.log_statistic)
             assert learner.since is None or 0 <= learner.since <= learner.n_samples
     elif isinstance(learner, Expiry):

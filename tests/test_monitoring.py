@@ -19,9 +19,11 @@ from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
 from streamcal.monitoring._bets import _all_bets
 
 PROBABILITIES = st.one_of(
-    st.sampled_from([0.5, 1e-300, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-12, 1.0 - 1e-12)
+    st.sampled_from([0.5, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-9, 1.0 - 1e-9)
 )
-SAMPLES = st.lists(st.tuples(PROBABILITIES, st.booleans(), st.sampled_from([1.0, 0.3])), max_size=12)
+SAMPLES = st.lists(
+    st.tuples(PROBABILITIES, st.booleans(), st.sampled_from([1.0, 0.3])), max_size=12
+)
 
 
 def factors(p: float, happened: bool, w: float) -> np.ndarray:
@@ -48,32 +50,28 @@ def slow_values(samples: list[Any]) -> tuple[float, float]:
 
 @given(SAMPLES)
 def test_stakes_by_each_beginning(samples: list[Any]) -> None:
-    test, drift = CalibrationTest(), CalibrationDrift(1e15)
+    test, sums = CalibrationTest(), Bets(*_all_bets(), False)
     for p, happened, w in samples:
         test.update(happened, p, w)
-        drift.update(happened, p, w)
+        sums.update(p, happened, w)
     value, total = slow_values(samples)
     assert test.log_e_value == pytest.approx(math.log(value), abs=1e-9)
     if samples:
-        assert drift.log_statistic == pytest.approx(math.log(total), abs=1e-9)
+        assert sums.log_value() == pytest.approx(math.log(total), abs=1e-9)
 
 
 @given(SAMPLES, PROBABILITIES, st.sampled_from([1.0, 0.7, 1e-3]))
 def test_bets_are_fair(samples: list[Any], p: float, w: float) -> None:
     """The mean of the next value is the value now, and with a smaller weight at most that."""
-    test, drift = CalibrationTest(), CalibrationDrift(1e15)
-    for each, happened, weight in samples:
-        test.update(happened, each, weight)
-        drift.update(happened, each, weight)
-    means = [0.0, 0.0]
-    for happened, chance in ((True, p), (False, 1.0 - p)):
-        after = copy.deepcopy(test), copy.deepcopy(drift)
-        for one in after:
-            one.update(happened, p, w)
-        means[0] += chance * math.exp(after[0].log_e_value)
-        means[1] += chance * math.exp(after[1].log_statistic)
-    now = math.exp(test.log_e_value), math.exp(drift.log_statistic) + 1.0
-    for mean, before in zip(means, now, strict=True):
+    for spends, fresh in ((True, 0.0), (False, 1.0)):
+        mean = before = 0.0
+        for happened, chance in ((True, p), (False, 1.0 - p)):
+            bets = Bets(*_all_bets(), spends)
+            for each, label, weight in samples:
+                bets.update(each, label, weight)
+            before = (math.exp(bets.log_value()) if spends or samples else 0.0) + fresh
+            bets.update(p, happened, w)
+            mean += chance * math.exp(bets.log_value())
         assert mean <= before * (1.0 + 1e-9)
         if w == 1.0:
             assert mean == pytest.approx(before, rel=1e-9)
@@ -91,21 +89,20 @@ def stream(n: int, change: int, shift: float, slope: float, seed: int) -> tuple[
 def test_wrong_probabilities_are_found(shift: float, slope: float) -> None:
     for seed in range(3):
         p, y = stream(5_000, 2_000, shift, slope, seed)
-        test, drift = CalibrationTest(1e-3), CalibrationDrift(100_000)
+        test, drift = CalibrationTest(1e-3), CalibrationDrift(10_000_000)
         test.update_many(y[:2_000], p[:2_000])
-        assert not test.rejected
-        assert test.since is None
+        assert test.p_value > 1e-3
         test.update_many(y[2_000:], p[2_000:])
         assert test.rejected
         assert test.p_value <= 1e-3
         assert test.since is not None
         assert abs(test.since - 2_000) < 400
-        at = 0
-        for at, (label, score) in enumerate(zip(y.tolist(), p.tolist(), strict=True)):
+        samples = zip(y.tolist(), p.tolist(), strict=True)
+        for label, score in samples:
             drift.update(label, score)
             if drift.drift_detected:
                 break
-        assert 2_000 < at < 3_200
+        assert 2_000 < drift.n_samples < 3_200
         assert drift.since is not None
         assert abs(drift.since - 2_000) < 400
 
@@ -125,6 +122,7 @@ def test_evidence_against_a_right_score_stays_small() -> None:
     p, y = stream(100_000, 100_000, 0.0, 1.0, 1)
     test = CalibrationTest()
     test.update_many(y, p)
+    assert test.since is None
     assert test.log_e_value >= -math.log(2.0 + math.log(100_000.0)) - 1e-9
 
 
@@ -234,7 +232,7 @@ def test_bad_batches_change_nothing() -> None:
         ([True], [0.5], [math.nan]),
     ):
         with pytest.raises(ValueError, match="must"):
-            test.update_many(*bad)  # type: ignore[arg-type]
+            test.update_many(*bad)
         assert test.to_bytes() == before
     test.update_many([], [])
     assert test.to_bytes() == before
@@ -269,7 +267,7 @@ def test_independent_parts_are_multiplied() -> None:
     assert both.log_e_value == pytest.approx(alone.log_e_value + parts[1].log_e_value)
     for bad, error in ((both, ValueError), (CalibrationDrift(), TypeError)):
         with pytest.raises(error, match="`other` must"):
-            both.merge(bad)  # type: ignore[arg-type]
+            both.merge(bad)
 
 
 def test_a_reset_begins_anew() -> None:
@@ -304,7 +302,7 @@ def test_e_bh_refuses() -> None:
     with pytest.raises(ValueError, match="got nan for 'a'"):
         e_bh({"a": math.nan})
     with pytest.raises(TypeError, match="`log_e_values` must be a mapping"):
-        e_bh([1.0])  # type: ignore[arg-type]
+        e_bh([1.0])
 
 
 def test_a_wrapper_shows_it_what_it_serves() -> None:

@@ -154,11 +154,15 @@ cdef class Bets:
         require(others[0] >= 0.0, "the largest value must not be negative")
         fits = 0.0 <= others[1] <= others[2] * self.spends and 0.0 <= others[2] <= 1.0
         require(fits, "what is left must be a part of one stake")
-        require(others[3] > -INFINITY, "stakes must have a unit")
+        fits = others[3] > -INFINITY and (others[2] > 0.0 or others[3] > 0.0)
+        require(fits, "stakes must have a unit")
+        cdef double total = others[1]
         for j in range(self.n_bets):
             fits = numbers[j, 0] >= 0.0 and numbers[j, 1] >= 0.0
             require(fits, "stakes must not be negative")
             require(0.0 <= numbers[j, 2] <= n_samples, "no bet may gain since a later sample")
+            total += numbers[j, 0]
+        require(total > 0.0 or n_samples == 0 and not self.spends, "there must be a stake")
         self.n_samples, self.largest = n_samples, others[0]
         self.left, self.unit, self.log_unit = others[1], others[2], others[3]
         for j in range(self.n_bets):

@@ -7,6 +7,7 @@ their number, here 4.4, against the best of them: bets that are nearer to each o
 than that. Samples cost O(number of bets).
 """
 
+from collections.abc import Hashable
 from functools import cache
 from itertools import pairwise, product
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
-from streamcal._validation import as_within, check_label, is_missing
+from streamcal._validation import as_within, check_label
 from streamcal.kernels.bets import Bets
 from streamcal.metrics.base import as_event, is_no_prediction
 
@@ -48,8 +49,10 @@ class Betting(Stateful):
     """
 
     def __init__(self, pos_val: Any, *, spends: bool) -> None:
-        if is_missing(pos_val) and pos_val is not None:
-            raise ValueError(f"`pos_val` must be a label or None, got {pos_val!r}")
+        if pos_val is not None:
+            check_label(pos_val, "pos_val")
+        if not isinstance(pos_val, Hashable):
+            raise TypeError(f"`pos_val` must be a label or None, got {pos_val!r}")
         self.pos_val = pos_val
         self._spends = spends
         self._bets = Bets(*_all_bets(), spends)

@@ -825,17 +825,19 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         return labels, values
 
     def _segment_columns(self, X: IntoDataFrame) -> FeatureColumns:
-        """Return the columns that segments are made of, or raise."""
+        """Return the columns that segments are made of.
+
+        One that ``X`` lacks is missing in all rows: river's own checks leave columns out.
+        """
         if not self._strategy.fields:
             return {}
         frame = into_frame(X)
-        for name in self._strategy.fields:
-            if name not in frame.columns:
-                raise ValueError(f"`X` must have a column for each segment, got none for {name!r}")
-        return {
-            name: np.fromiter(frame.get_column(name).to_list(), object, len(frame))
+        nothing = [None] * len(frame)
+        columns = {
+            name: frame.get_column(name).to_list() if name in frame.columns else nothing
             for name in self._strategy.fields
         }
+        return {name: np.fromiter(values, object, len(frame)) for name, values in columns.items()}
 
     def _columns_by_label(self, frame: IntoDataFrame) -> dict[ClfTarget, NDArray[np.float64]]:
         """Return the columns of a frame of probabilities by their labels."""

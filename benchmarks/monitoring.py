@@ -1,0 +1,152 @@
+"""Alarms of `streamcal.monitoring`: how many are false, and how soon lost calibration is found.
+
+    python benchmarks/monitoring.py [--repeats 200]
+
+* *right*: forecasts of several shapes, 10,000 samples each: the share of streams with an alarm of
+  `CalibrationTest` (α = .05) at any time.
+* *misfit*: the simulation of the safe Hosmer–Lemeshow test (Henzi et al. 2023): x is uniform from
+  −3 to 3, the log odds of the label are quadratic in x, those of the forecast linear; J is the
+  probability at x = −3. The share of streams with an alarm by the n-th sample, and the median n.
+* *change*: 2,500 right forecasts (log odds standard normal), then 2,500 with other odds, or wrong
+  ones from the start. `CalibrationDrift(20_000)`, `CalibrationTest`, and river's `ADWIN` and
+  `PageHinkley` on the Brier score: the share of streams that are found, with the median delay;
+  alarms before the change are counted apart and left out.
+* *run length*: samples to a false alarm of `CalibrationDrift(run_length)`.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river import drift
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from streamcal.monitoring import CalibrationDrift, CalibrationTest
+
+Vector = NDArray[np.float64]
+
+
+def alarm_of_test(p: Vector, y: Vector, alpha: float = 0.05) -> int | None:
+    """Return after how many samples `CalibrationTest` rejects."""
+    test = CalibrationTest(alpha)
+    test.update_many(y, p)
+    if not test.rejected:
+        return None
+    low, high = 0, len(p)  # the first time is between these
+    while high - low > 1:
+        middle = (low + high) // 2
+        test = CalibrationTest(alpha)
+        test.update_many(y[:middle], p[:middle])
+        low, high = (low, middle) if test.rejected else (middle, high)
+    return high
+
+
+def alarm_of(detector: Any, p: Vector, y: Vector) -> int | None:
+    """Return after how many samples a detector alarms; one of river gets the Brier score."""
+    own = isinstance(detector, CalibrationDrift)
+    for at, (score, label) in enumerate(zip(p.tolist(), y.tolist(), strict=True)):
+        if own:
+            detector.update(bool(label), score)
+        else:
+            detector.update((score - label) ** 2)
+        if detector.drift_detected:
+            return at + 1
+    return None
+
+
+def right(rng: np.random.Generator, n: int) -> dict[str, Vector]:
+    """Return right forecasts of several shapes."""
+    hours = np.arange(n) / n
+    return {
+        "constant": np.full(n, 0.3),
+        "extreme": expit(4.0 * rng.normal(size=n)),
+        "ties": rng.choice([0.01, 0.1, 0.5, 0.9], size=n),
+        "drifting base rate": expit(rng.normal(size=n) + 3.0 * np.sin(6.0 * hours)),
+        "uniform": rng.random(n),
+    }
+
+
+def quadratic(misfit: float) -> tuple[Vector, Vector]:
+    """Return the coefficients of the log odds of labels and forecasts, as the peers' paper does."""
+    at = np.array([[1.0, x, x * x] for x in (-1.5, 3.0, -3.0)])
+    true = np.linalg.solve(at, logit([0.05, 0.95, misfit]))
+    x = np.linspace(-3.0, 3.0, 20_001)
+    pi = expit(true[0] + true[1] * x + true[2] * x * x)
+
+    def loss(line: Vector) -> float:
+        odds = line[0] + line[1] * x
+        return float(np.mean(np.logaddexp(0.0, odds) - pi * odds))
+
+    return true, minimize(loss, [0.0, 1.0]).x
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=200)
+    n_repeats, rng = parser.parse_args().repeats, np.random.default_rng(0)
+
+    alarms: dict[str, list[bool]] = {}
+    for _ in range(n_repeats):
+        for name, p in right(rng, 10_000).items():
+            y = (rng.random(len(p)) < p).astype(float)
+            alarms.setdefault(name, []).append(alarm_of_test(p, y) is not None)
+    for name, found in alarms.items():
+        print(f"right, {name}: {np.mean(found):.3f} ever alarmed")
+
+    for misfit in (0.027, 0.047, 0.067):
+        true, line = quadratic(misfit)
+        at = []
+        for _ in range(n_repeats):
+            x = rng.uniform(-3.0, 3.0, 8_192)
+            odds = true[0] + true[1] * x + true[2] * x * x
+            y = (rng.random(len(x)) < expit(odds)).astype(float)
+            at.append(alarm_of_test(expit(line[0] + line[1] * x), y) or np.inf)
+        shares = ", ".join(f"{np.mean(np.array(at) <= 2**k):.2f}" for k in range(10, 14))
+        median = np.median(at)
+        print(f"misfit {misfit}: alarm by 1024, 2048, 4096, 8192: {shares}; median {median:.0f}")
+
+    makers: dict[str, Callable[[], Any]] = {
+        "CalibrationDrift": lambda: CalibrationDrift(20_000),
+        "ADWIN": drift.ADWIN,
+        "PageHinkley": drift.PageHinkley,
+    }
+    for start in (2_500, 0):
+        for name, (shift, slope) in {"+.5": (0.5, 1.0), "+1": (1.0, 1.0), "½": (0.0, 0.5)}.items():
+            delays: dict[str, list[float]] = {each: [] for each in [*makers, "CalibrationTest"]}
+            for _ in range(n_repeats):
+                z = rng.normal(size=start + 2_500)
+                odds = np.where(np.arange(len(z)) < start, z, shift + slope * z)
+                p, y = expit(z), (rng.random(len(z)) < expit(odds)).astype(float)
+                found_at = {each: alarm_of(make(), p, y) for each, make in makers.items()}
+                found_at["CalibrationTest"] = alarm_of_test(p, y)
+                for each, at_ in found_at.items():
+                    if at_ is None or at_ > start:
+                        delays[each].append(np.inf if at_ is None else at_ - start)
+            for each, given in delays.items():
+                share = np.mean(np.isfinite(given)) if given else np.nan
+                print(
+                    f"{'change' if start else 'wrong from the start'}, {name}, {each}:"
+                    f" {share:.2f} found, median {np.median(given or [np.nan]):.0f},"
+                    f" {n_repeats - len(given)} earlier"
+                )
+
+    for run_length in (1_000, 20_000):
+        lengths = []
+        for _ in range(max(n_repeats // 5, 1)):
+            detector, n = CalibrationDrift(run_length), 0
+            while not detector.drift_detected:
+                n += 1
+                p_ = float(expit(rng.normal()))
+                detector.update(bool(rng.random() < p_), p_)
+            lengths.append(n)
+        print(f"run length {run_length}: {np.mean(lengths):.0f} samples in the mean")
+
+
+if __name__ == "__main__":
+    main()
