@@ -22,6 +22,7 @@ from streamcal.durable import Event, LabelJoin, Store, StoreError, copy_keys, en
 from streamcal.durable.expiry import EXPIRY, Expiry
 from streamcal.durable.keys import key_of, name_of
 from streamcal.durable.pace import Pace
+from tests.interrupts import InterruptionError, interrupt, points_of
 
 NAN = float("nan")
 
@@ -276,6 +277,64 @@ def test_an_interrupted_save_loses_nothing(tmp_path: Path, monkeypatch: pytest.M
                     keyed.save(at)
                     assert states_in(store) == plain.states()
             assert set(keyed) == set(plain.calibrators)
+
+
+@pytest.mark.parametrize("name", ["save", "revert", "forget", "learn_one"])
+def test_interrupted_at_any_point(tmp_path: Path, name: str) -> None:
+    """What is in memory then is what the next save writes."""
+
+    def prepare(path: Path) -> tuple[KeyedCalibrator, Any]:
+        keyed = KeyedCalibrator(PlattCalibrator(), store=Store(path), expire_after=6)
+        keyed.learn_many("abcd", [0.3] * 4, [1, 0, 1, 0])
+        keyed.save(4)
+        keyed.forget("d")
+        keyed.forget("a")
+        keyed.learn_one("a", 0.5, 1)  # it comes back
+        given = {"forget": ["b"], "learn_one": ["new", 0.5, 1]}.get(name, [])
+        return keyed, lambda: getattr(keyed, name)(*given)
+
+    keyed, call = prepare(tmp_path / "whole.db")
+    n_points, _ = points_of(call)
+    assert keyed.store is not None
+    keyed.store.close()
+    for k in range(n_points):
+        keyed, call = prepare(tmp_path / f"{k}.db")
+        assert isinstance(interrupt(call, k, InterruptionError()), InterruptionError)
+        keys, store = set(keyed), keyed.store
+        assert store is not None
+        assert len(keyed) == len(keys), k
+        in_memory = {key: keyed.snapshot(key).predict_one(0.4) for key in keys}
+        keyed.save(5)
+        again = KeyedCalibrator(PlattCalibrator(), store=store)
+        assert {key: again.snapshot(key).predict_one(0.4) for key in again} == in_memory, k
+        store.close()
+
+
+def test_forgotten_keys_stay_away_when_others_save_during_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their samples are still in a journal."""
+    monkeypatch.setattr(Pace, "is_due", lambda _: True)
+    draw = random.Random(0)
+    rows = [Event(draw.random(), draw.choice([0.0, 1.0]), key="a") for _ in range(32)]
+    rows += [row._replace(key="b") for row in rows] * 2
+    sizes = {0: 30, 30: 2}
+
+    class Parts:
+        def read(self, offset: int, n: int) -> list[Event]:
+            return rows[offset : offset + sizes.get(offset, n)]
+
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(IsotonicCalibrator(), store=store, expire_after=40)
+
+        def sink(offset: int, _: Any) -> None:
+            if offset == 32:
+                assert store.journals()
+                assert set(keyed) == {"b"}
+                store.save({"mine": PlattCalibrator()})
+
+        run(Parts(), keyed, sink, store)
+        assert set(keyed) == set(states_in(store)) == {"b"}
 
 
 def raise_interrupt(*_args: Any, **_given: Any) -> None:

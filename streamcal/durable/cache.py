@@ -372,7 +372,8 @@ class CalibratorCache:
     def _look_at_journals(self, store: Store) -> None:
         """Note what the store has in journals."""
         self._log.journals = store.journals()
-        self._log.behind = set(map(key_of, store.names_in_journals()))
+        behind = set(map(key_of, store.names_in_journals()))
+        self._log.behind = behind - self._forgotten  # or a commit would write these states again
 
     def _can_learn_again(self) -> bool:
         """Return whether any process can restore calibrators and teach them samples."""
@@ -493,8 +494,9 @@ class CalibratorCache:
     def saved(self) -> None:
         """Mark all states as saved; compressed calibrators leave memory."""
         self._log.saved(self._offered)
-        self._unsaved.clear()
+        # First, since an interrupt here must not let the next save remove keys that came back.
         self._forgotten.clear()
+        self._unsaved.clear()
         if self._offered_expiry is not None:
             self._expiry, self._offered_expiry = self._offered_expiry, None
         if self.store is not None:
@@ -510,15 +512,18 @@ class CalibratorCache:
     def revert(self) -> None:
         """Drop all unsaved changes, and calibrators whose stored state has changed."""
         self._settle()
-        for key in [*self._unsaved, *self._log.drop()]:
-            self.live.pop(key, None)
-            self.compressed.pop(key, None)
-            self._base.pop(key, None)
-        self._unsaved.clear()
-        self._offered.clear()
-        self._forgotten.clear()
-        if self._expiry is not None:
-            self._expiry = Expiry.of(self.store, self._expiry.expire_after)
+        expiry = self._expiry and Expiry.of(self.store, self._expiry.expire_after)
+        self._unsaved.update(self._log.drop())
+        do_all(
+            *(
+                partial(deque, map(known.pop, set(self._unsaved), repeat(None)), 0)
+                for known in (self._base, self.compressed, self.live)
+            ),
+            partial(setattr, self, "_expiry", expiry),
+            self._unsaved.clear,
+            self._offered.clear,
+            self._forgotten.clear,
+        )
         self._catch_up()
 
 
