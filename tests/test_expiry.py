@@ -434,3 +434,46 @@ def test_states_of_expiry_that_are_damaged() -> None:
     read = Expiry.from_bytes(saved.to_bytes())
     assert (read.n_left, read.mark, read.is_noted) == (4, 5, True)
     assert read.before_mark == {name_of("a"), name_of(("b", 1))}
+
+
+def test_what_others_learned_of_a_forgotten_key_is_not_removed(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        one = KeyedCalibrator(PlattCalibrator(), store=store)
+        one.learn_many(["a", "b"], [0.5, 0.5], [1, 1])
+        one.save()
+        other = KeyedCalibrator(PlattCalibrator(), store=store)
+        one.forget("a")
+        other.learn_many(["a"] * 50, [0.5] * 50, [1] * 50)
+        other.save()
+        before = states_in(store)
+        for call in (lambda: one.learn_one("a", 0.9, 0), one.save):
+            with pytest.raises(StoreError, match=r"'a' in .* has changed since it was forgotten"):
+                call()
+        assert states_in(store) == before
+        one.revert()
+        one.forget("a")
+        one.save()
+        assert states_in(store).keys() == {"b"}
+
+
+def test_a_store_that_cannot_be_read_keeps_a_sample_from_being_learned(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run.db")
+    keyed = KeyedCalibrator(PlattCalibrator(), store=store, expire_after=2)
+    keyed.learn_one("a", 0.5, 1)
+    store.close()
+    for _ in range(3):
+        with pytest.raises(StoreError, match="closed"):
+            keyed.learn_one("a", 0.5, 1)
+    assert keyed._cache.live["a"].calibrator.n_samples == 1
+
+
+def test_a_group_is_one_sample() -> None:
+    keyed = KeyedCalibrator(HedgedCalibrator(), expire_after=3)
+    keyed.learn_one("b", 0.5, 1)
+    keyed.learn_group("a", [0.5] * 100, [1] * 100)
+    assert set(keyed) == {"a", "b"}
+    with pytest.raises(TypeError, match="`keys` must be a sequence, got generator"):
+        keyed.learn_many((key for key in "ab"), [0.5, 0.5], [1, 1])
+    for _ in range(4):
+        keyed.learn_one("a", 0.5, 1)
+    assert set(keyed) == {"a"}

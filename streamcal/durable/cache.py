@@ -17,7 +17,7 @@ would overwrite the state of the other writer, so every call is refused until `r
 import contextlib
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import repeat
@@ -104,7 +104,8 @@ class CalibratorCache:
         self._parameters = _parameters_of(fresh)
         self._unsaved: set[Hashable] = set()  # their states must be written
         self._log = SampleLog()  # what others have learned
-        self._forgotten: set[Hashable] = set()  # the next save removes what the store has of them
+        # The next save removes what the store has of these keys; with the digests it had.
+        self._forgotten: dict[Hashable, bytes | None] = {}
         self._expiry: Expiry | None = None
         self._offered_expiry: Expiry | None = None
         self._batch: Groups = {}  # the keys of a batch that is being learned, or was interrupted
@@ -294,7 +295,8 @@ class CalibratorCache:
         _check(key)
         if key not in self:
             return False
-        self._drop([key])
+        stored = None if self.store is None else self.store.digest(name_of(key))
+        self._drop({key: stored})
         return True
 
     def parts(self, groups: Groups, y: NDArray[np.float64]) -> Iterator[Groups]:
@@ -303,30 +305,46 @@ class CalibratorCache:
             yield groups
             return
         for part, n_learned in self._expiry.parts(groups, y):
+            unused = self.unused(n_learned)
             yield part
-            self.count_learned(n_learned)
+            self.count_learned(n_learned, unused)
 
-    def count_learned(self, n: int) -> None:
+    def unused(self, n: int) -> dict[str, bytes]:
+        """Return which keys of the store, with digests, may expire when ``n`` samples are learned.
+
+        It is read before they are: what comes after must not fail.
+        """
+        expiry = self._expiry
+        if expiry is None or self.store is None or n < expiry.n_left:
+            return {}
+        return self.store.unchanged_since(expiry.mark)
+
+    def count_learned(self, n: int, unused: Mapping[str, bytes]) -> None:
         """Count samples that have been learned; if they end a period, drop the keys that expire."""
         expiry = self._expiry
         if expiry is None or not expiry.count(n):
             return
         if self.store is None:
             here = {*self.live, *self.compressed}
-            self._drop(here - expiry.used)
+            self._drop(dict.fromkeys(here - expiry.used))
             expiry.begin(0)
             return
-        names, stay = self.store.unchanged_since(expiry.mark), expiry.used_names()
-        stored = [key_of(name) for name in names if name.startswith(PREFIX) and name not in stay]
-        unsaved = [key for key in (*self._unsaved, *self._log.keys) if name_of(key) not in stay]
-        self._drop([*stored, *(key for key in unsaved if not self._is_stored(key))])
+        stay = expiry.used_names()
+        gone: dict[Hashable, bytes | None] = {
+            key_of(name): digest
+            for name, digest in unused.items()
+            if name.startswith(PREFIX) and name not in stay
+        }
+        for key in (*self._unsaved, *self._log.keys):
+            if key not in self._base and name_of(key) not in stay:  # the store does not have it
+                gone.setdefault(key, None)
+        self._drop(gone)
         expiry.begin(self.store.n_saves)
 
-    def _drop(self, keys: Iterable[Hashable]) -> None:
-        """Drop the calibrators of keys, and all that is known of them."""
-        dropped = set(keys)
+    def _drop(self, dropped: dict[Hashable, bytes | None]) -> None:
+        """Drop the calibrators of keys, and all that is known of them but their stored digests."""
         do_all(
-            partial(self._forgotten.update, dropped if self.store is not None else ()),
+            partial(self._forgotten.update, dropped if self.store is not None else {}),
             partial(self._unsaved.difference_update, dropped),
             partial(self._log.behind.difference_update, dropped),
             *(
@@ -337,7 +355,7 @@ class CalibratorCache:
 
     def forgotten(self) -> list[str]:
         """Return the names of states that are to be removed from the store."""
-        gone = self._forgotten - self._unsaved
+        gone = self._forgotten.keys() - self._unsaved
         return [] if self.store is None else [name_of(key) for key in gone]
 
     def keep_log(self, on: bool) -> None:
@@ -373,7 +391,8 @@ class CalibratorCache:
         """Note what the store has in journals."""
         self._log.journals = store.journals()
         behind = set(map(key_of, store.names_in_journals()))
-        self._log.behind = behind - self._forgotten  # or a commit would write these states again
+        # Or a commit would write states that are to be removed.
+        self._log.behind = behind - self._forgotten.keys()
 
     def _can_learn_again(self) -> bool:
         """Return whether any process can restore calibrators and teach them samples."""
@@ -389,6 +408,8 @@ class CalibratorCache:
         """Mark a calibrator as changed: it may have learned before it raised; no key is added."""
         if key in self.live:
             self._unsaved.add(key)
+            if self._expiry is not None:
+                self._expiry.used.add(key)
 
     def restore(self, data: bytes) -> Calibrator:
         """Return a calibrator from its bytes; those of other parameters are refused."""
@@ -426,6 +447,13 @@ class CalibratorCache:
                 self._base[key] = offered  # a save that was interrupted after its commit
             elif digest != self._base.get(key, NOT_WRITTEN).digest:
                 stale.append(key)
+        for key, known in self._forgotten.items():
+            digest, offered = self.store.digest(name_of(key)), self._offered.get(key)
+            if digest not in (None, known, offered and offered.digest):
+                raise StoreError(
+                    f"the state of {key!r} in {self.store.path} has changed since it was forgotten"
+                    " here: `revert` continues from the store"
+                )
         for key in stale:
             if key in self._unsaved:
                 raise StoreError(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, nest
 from streamcal._validation import check_count
-from streamcal.durable.keys import Groups, name_of, part_of
+from streamcal.durable.keys import Groups, cut, name_of
 from streamcal.durable.store import Store
 
 EXPIRY = "expiry"
@@ -84,14 +84,15 @@ class Expiry(Stateful):
         The caller counts the labels of each part before it asks for the next one.
         """
         (learned,) = np.nonzero(~np.isnan(y))
-        start = n_before = 0
-        while self.n_left <= len(learned) - n_before:
-            n = self.n_left
-            end = int(learned[n_before + n - 1]) + 1
-            yield part_of(groups, start, end), n
-            start, n_before = end, n_before + n
-        if start < len(y):
-            yield part_of(groups, start, len(y)) if start else groups, len(learned) - n_before
+        ends = (learned[self.n_left - 1 :: self.expire_after] + 1).tolist()
+        if not ends:
+            yield groups, len(learned)
+            return
+        if ends[-1] < len(y):
+            ends.append(len(y))
+        counts = np.searchsorted(learned, ends).tolist()
+        for part, before, after in zip(cut(groups, ends), [0, *counts], counts, strict=False):
+            yield part, after - before
 
     def count(self, n: int) -> bool:
         """Count samples that have been learned; return whether a period has ended."""

@@ -100,10 +100,12 @@ class KeyedCalibrator(Locked):
     Samples of such a key that were learned here and not saved can't be added to them: all calls
     raise `StoreError` until `revert` forgets these samples.
 
-    A ticket that is older than the calibrator of its key, since the key has been forgotten, is
-    ignored: its label is learned without one.
+    A ticket of a calibrator that has been forgotten is ignored, and its label learned without one,
+    if the new calibrator of the key has learned fewer samples; later it is used as one of its own.
 
-    *Keys that expire.* A label counts, and a prediction does not. With a store, the count of
+    *Keys that expire.* A label counts, and so does a group; a prediction does not, unless it closes
+    a burst. The end of each period reads all keys of a store, so periods should be longer than the
+    number of keys. With a store, the count of
     samples is saved, and a key that expires leaves the store by the next save. So a `run` that is
     continued after a crash lets the same keys expire at the same samples. One object with
     ``expire_after`` may use a store. The value may change when a store is opened again.
@@ -239,13 +241,14 @@ class KeyedCalibrator(Locked):
             calibrator = self._find_or_make(key)
             if ticket is not None and calibrator.makes_tickets:
                 given["ticket"] = ticket
+            unused = self._cache.unused(1)
             try:
                 try:
                     calibrator.learn_one(score, y, w, **given)
                 except OtherTicketError:  # of a calibrator that has been forgotten
                     calibrator.learn_one(score, y, w, **given | {"ticket": None})
                 self._cache.changed(key, calibrator)
-                self._cache.count_learned(1)
+                self._cache.count_learned(1, unused)
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
@@ -270,13 +273,14 @@ class KeyedCalibrator(Locked):
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_make(key)
+            unused = self._cache.unused(1)
             try:
                 try:
                     calibrator.learn_group(scores, y, w, **given, tickets=tickets)
                 except OtherTicketError:  # of a calibrator that has been forgotten
                     calibrator.learn_group(scores, y, w, **given)
                 self._cache.changed(key, calibrator)
-                self._cache.count_learned(len(as_vector(scores, "scores")))
+                self._cache.count_learned(1, unused)
             except BaseException:
                 self._cache.changed_in_part(key)
                 raise
@@ -346,6 +350,8 @@ class KeyedCalibrator(Locked):
         labels = np.array(as_vector(y, "y", finite=False))
         weights = np.array(as_weights(w, len(vector)))
         check_same_length(labels, len(vector), "y")
+        if not hasattr(keys, "__len__"):
+            raise TypeError(f"`keys` must be a sequence, got {type(keys).__name__}")
         if len(keys) != len(vector):
             raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
         vector = self._fresh._check_known(vector, labels, weights)

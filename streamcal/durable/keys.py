@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -44,21 +43,28 @@ def are_plain(keys: Iterable[Hashable]) -> bool:
         return False
 
 
-def part_of(groups: Groups, start: int, end: int) -> Groups:
-    """Return the groups of the samples from ``start`` to before ``end``.
+def cut(groups: Groups, ends: Sequence[int]) -> Iterator[Groups]:
+    """Iterate over the groups of consecutive parts of a batch, which end before these positions.
 
     Examples
     --------
-    >>> part_of({"b": [0, 2, 3], "a": [1]}, 2, 4)
-    {'b': [2, 3]}
+    >>> list(cut({"b": [0, 2, 3], "a": [1]}, [2, 4]))
+    [{'b': [0], 'a': [1]}, {'b': [2, 3]}]
     """
-    found = {}
+    starts = [0, *ends]
+    ((key, at), *others) = groups.items()
+    if not others and isinstance(at, slice):  # of all samples
+        yield from ({key: slice(*part)} for part in zip(starts, ends, strict=False))
+        return
+    keys: list[Any] = [None] * ends[-1]
     for key, at in groups.items():
-        if isinstance(at, slice):  # of all samples
-            found[key] = slice(start, end)
-        elif len(part := at[bisect_left(at, start) : bisect_left(at, end)]):
-            found[key] = part
-    return found
+        for place in at:
+            keys[place] = key
+    for start, end in zip(starts, ends, strict=False):
+        part: dict[Any, list[int]] = {}
+        for place in range(start, end):
+            part.setdefault(keys[place], []).append(place)
+        yield part
 
 
 def name_of(key: Hashable) -> str:

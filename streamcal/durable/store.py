@@ -391,18 +391,21 @@ class Store:
             behind = self._journals.after
             return [name for name, row in found.items() if row and behind(name, row[1])]
 
-    def unchanged_since(self, n_saves: int) -> list[str]:
-        """Return the keys that no save after this number has changed; all states are looked at."""
+    def unchanged_since(self, n_saves: int) -> dict[str, bytes]:
+        """Return the keys that no save after this number has changed, each with its `digest`.
+
+        All states are looked at.
+        """
         with self._reading() as (database, head):
             self._journals.update(database, head)
             query = "SELECT key, digest, n_saves, substr(data, ?) FROM states WHERE n_saves <= ?"
-            names = []
+            found = {}
             for key, digest, number, checksum in database.execute(query, (-DIGEST, n_saves)):
                 fits = digest_of(key, number, checksum) == digest
                 require(fits, f"the state of {key!r} does not fit its digest")
                 if not key.startswith(JOURNAL) and not self._journals.after(key, n_saves):
-                    names.append(key)
-            return names
+                    found[key] = digest_after(digest, self._journals.after(key, number))
+            return found
 
     def _learned_after(
         self, database: Connection, head: Head, key: str, n_saves: int

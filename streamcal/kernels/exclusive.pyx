@@ -168,6 +168,8 @@ cdef class Mutex(Shared):
         self.reentrant.release()
 
     cdef void renew(self) noexcept:
+        if self.reentrant is None:  # it is being made
+            return
         if self.owner != PyThread_get_thread_ident():
             self.owner = self.depth = 0
             self.reentrant._at_fork_reinit()
