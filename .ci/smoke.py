@@ -170,6 +170,7 @@ USES = {
     "losses": lambda: streamcal.losses.get("log")(0.8, 1),
     "maximize": lambda: streamcal.maximize(SCORES, "f1").labels,
     "metrics": lambda: streamcal.metrics.ECE().update(1, {True: 0.7, False: 0.3}),
+    "monitoring": lambda: streamcal.monitoring.CalibrationTest().update(True, 0.7),
     "optimal_thresholds": lambda: streamcal.optimal_thresholds(SCORES, [1, 3, 2, 3]),
     "ordinal": lambda: wraps(streamcal.ordinal.CuSumRank((1, 2, 3)), [1, 3, 2, 3]),
     "plot": lambda: streamcal.plot.__all__,
