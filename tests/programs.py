@@ -236,6 +236,7 @@ def cases() -> dict[type, Case]:
             _add_ordinal,
             _add_decisions,
             _add_wrappers,
+            _add_alarms,
             _add_stores,
         ):
             add()
@@ -1317,11 +1318,49 @@ def _add_wrappers() -> None:
     CASES[VoteClassifier] = Case(votes, [learn_vote], ask_votes, cost=6.0)
 
 
+# Alarms -------------------------------------------------------------------------------------------
+
+
+def _add_alarms() -> None:
+    from streamcal.monitoring import CalibrationDrift, CalibrationTest
+
+    def update(draw: Draw, monitor: Any, held: list[Any]) -> None:
+        p = float(draw.probability())
+        monitor.update(draw.random.random() < p, p, draw.pick([1.0, 0.25]))
+
+    def update_many(draw: Draw, test: Any, held: list[Any]) -> None:
+        p = np.array([float(draw.probability()) for _ in range(draw.size())])
+        test.update_many(np.array([draw.random.random() < each for each in p.tolist()]), p)
+
+    def merge(draw: Draw, test: Any, held: list[Any]) -> None:
+        other = CalibrationTest()
+        update_many(draw, other, held)
+        test.merge(other)
+
+    def ask(monitor: Any) -> Any:
+        since = monitor.since
+        assert since is None or 0 <= since <= monitor.n_samples
+        if isinstance(monitor, CalibrationDrift):
+            assert not math.isnan(monitor.log_statistic)
+            return monitor.log_statistic, since, monitor.drift_detected
+        within([monitor.p_value], 0.0, 1.0)
+        assert not math.isnan(monitor.log_e_value)
+        return monitor.log_e_value, monitor.p_value, since
+
+    CASES[CalibrationTest] = Case(
+        lambda draw: CalibrationTest(draw.pick([0.05, 0.9])), [update, update_many, merge], ask
+    )
+    CASES[CalibrationDrift] = Case(
+        lambda draw: CalibrationDrift(draw.pick([2.0, 1e9])), [update], ask
+    )
+
+
 # Stores -------------------------------------------------------------------------------------------
 
 
 def _add_stores() -> None:
     from streamcal import IsotonicCalibrator, PlattCalibrator
+    from streamcal.durable.expiry import Expiry
     from streamcal.durable.keyed import KeyedCalibrator
     from streamcal.durable.labels import Event, LabelJoin
     from streamcal.durable.store import Store
@@ -1352,6 +1391,21 @@ def _add_stores() -> None:
         periods = timeline.periods()
         assert len(timeline.recent) <= periods.n.sum()
         return *(part.tolist() for part in periods), timeline.recent.tolist()
+
+    def learn_key(draw: Draw, expiry: Any, held: list[Any]) -> None:
+        expiry.used.add(name(draw))
+        if expiry.count(1):
+            expiry.begin(draw.size())
+        if draw.chance(0.3):
+            vars(expiry).update(vars(expiry.to_save(draw.size())))
+
+    def ask_expiry(expiry: Any) -> Any:
+        assert 0 < expiry.n_left <= expiry.expire_after
+        expiry.used.clear()  # it is not in the bytes
+        expiry.is_noted = True
+        return expiry.n_left, expiry.mark, sorted(expiry.used_names())
+
+    CASES[Expiry] = Case(lambda draw: Expiry(draw.size()), [learn_key], ask_expiry)
 
     CASES[Timeline] = Case(lambda draw: Timeline(), [add_samples], ask_timeline)
 
