@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import pack, restore
-from streamcal._whole import do_all
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.durable._journal import Batch
 from streamcal.durable._sample_log import BYTES, LEAST, MOST, SampleLog
@@ -347,10 +347,7 @@ class CalibratorCache:
             partial(self._forgotten.update, dropped if self.store is not None else {}),
             partial(self._unsaved.difference_update, dropped),
             partial(self._log.behind.difference_update, dropped),
-            *(
-                partial(deque, map(known.pop, dropped, repeat(None)), 0)
-                for known in (self._log.keys, self._base, self.compressed, self.live)
-            ),
+            *_pops(dropped, self._log.keys, self._base, self.compressed, self.live),
         )
 
     def forgotten(self) -> list[str]:
@@ -543,16 +540,18 @@ class CalibratorCache:
         expiry = self._expiry and Expiry.of(self.store, self._expiry.expire_after)
         self._unsaved.update(self._log.drop())
         do_all(
-            *(
-                partial(deque, map(known.pop, set(self._unsaved), repeat(None)), 0)
-                for known in (self._base, self.compressed, self.live)
-            ),
+            *_pops(set(self._unsaved), self._base, self.compressed, self.live),
             partial(setattr, self, "_expiry", expiry),
             self._unsaved.clear,
             self._offered.clear,
             self._forgotten.clear,
         )
         self._catch_up()
+
+
+def _pops(keys: Collection[Hashable], *mappings: dict[Hashable, Any]) -> Iterator[Step]:
+    """Return steps for `do_all` that remove keys from mappings."""
+    return (partial(deque, map(known.pop, keys, repeat(None)), 0) for known in mappings)
 
 
 def _check(key: Hashable) -> None:

@@ -38,6 +38,7 @@ def group(keys: Iterable[Hashable]) -> Groups:
 def are_plain(keys: Iterable[Hashable]) -> bool:
     """Return whether all are text of ASCII characters, the usual keys, which need no check."""
     try:
+        # A key that is no text raises, without a Python call for each of the others.
         return all(map(str.isascii, keys))  # type: ignore[arg-type]
     except TypeError:
         return False

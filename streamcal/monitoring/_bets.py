@@ -55,7 +55,11 @@ class Betting(Stateful):
             raise TypeError(f"`pos_val` must be a label or None, got {pos_val!r}")
         self.pos_val = pos_val
         self._spends = spends
-        self._bets = Bets(*_all_bets(), spends)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take fresh stakes, as before the first sample."""
+        self._bets = Bets(*_all_bets(), self._spends)
 
     @property
     def n_samples(self) -> int:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._validation import as_within
@@ -106,7 +107,7 @@ class CalibrationTest(Betting):
         """
         if self.pos_val is None:
             raise ValueError("`pos_val` must be a label for `update_many`, got None")
-        if not len(y_prob):  # type: ignore[arg-type]
+        if not np.size(y_prob) and not np.size(y_true):
             return
         happened, p = as_events(y_true, y_prob, self.pos_val)
         self._bets.update_many(p, happened, as_weights_of_evidence(w, len(p)))
@@ -153,7 +154,7 @@ class CalibrationTest(Betting):
 
     def reset(self) -> None:
         """Begin again, as with a new test; what was rejected is forgotten."""
-        self.__init__(self.alpha, self.pos_val)  # type: ignore[misc]
+        self._begin()
 
     def __repr__(self) -> str:
         return (

@@ -70,6 +70,7 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
         super().__init__(pos_val, spends=False)
         self._drift_detected = False
 
+    # Other detectors of river take one number.
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:  # type: ignore[override]
         """Add a prediction and its label, as in `CalibrationTest.update`; see `drift_detected`.
 

@@ -62,6 +62,7 @@ class DriftMonitor:
         for probabilities, y in served:
             if not probabilities:
                 continue
+            # river's type of a detector takes one number.
             if getattr(self.detector, "takes_probabilities", False):
                 self.detector.update(y, probabilities)  # type: ignore[call-arg, arg-type]
             elif isinstance(self.detector, base.BinaryDriftDetector):
