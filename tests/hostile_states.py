@@ -63,7 +63,7 @@ from streamcal.durable.expiry import Expiry
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
-from streamcal.monitoring import CalibrationDrift, CalibrationTest
+from streamcal.monitoring import CalibrationDrift, CalibrationTest, ForecastComparison
 from streamcal.monitoring._bets import Betting
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
@@ -155,6 +155,10 @@ def moments(timeline: Timeline, i: int) -> None:
 
 def watched(monitor: CalibrationTest | CalibrationDrift, i: int) -> None:
     monitor.update(i % 3 == 0, SCORES[i], 0.5 if i % 4 else 1.0)
+
+
+def compared(comparison: ForecastComparison, i: int) -> None:
+    comparison.update(i % 3 == 0, SCORES[i], SCORES[i + 1], 0.5 if i % 4 else 1.0)
 
 
 def expiring(expiry: Expiry, i: int) -> None:
@@ -269,6 +273,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),
         Example(lambda: HistogramCalibrator(), binary),
     ],
+    "ForecastComparison": [Example(ForecastComparison, compared)],
     "IsotonicCalibrator": [
         Example(lambda: IsotonicCalibrator(), binary),
         Example(lambda: IsotonicCalibrator("squared", window=90), real),
@@ -683,6 +688,11 @@ def use(learner: Any) -> None:
             learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})
             assert not math.isnan(learner.log_statistic)
             assert learner.since is None or 0 <= learner.since <= learner.n_samples
+    elif isinstance(learner, ForecastComparison):
+        assert learner.interval[0] <= learner.interval[1]
+        for i in range(40):
+            learner.update(learner.pos_val, {learner.pos_val: SCORES[i]}, {learner.pos_val: 0.5})
+            assert not any(map(math.isnan, [learner.mean, *learner.interval]))
     elif isinstance(learner, Expiry):
         assert 0 < learner.n_left <= learner.expire_after
         assert learner.to_save(9).before_mark == learner.before_mark

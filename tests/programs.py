@@ -1322,7 +1322,7 @@ def _add_wrappers() -> None:
 
 
 def _add_alarms() -> None:
-    from streamcal.monitoring import CalibrationDrift, CalibrationTest
+    from streamcal.monitoring import CalibrationDrift, CalibrationTest, ForecastComparison
 
     def update(draw: Draw, monitor: Any, held: list[Any]) -> None:
         p = float(draw.probability())
@@ -1352,6 +1352,27 @@ def _add_alarms() -> None:
     )
     CASES[CalibrationDrift] = Case(
         lambda draw: CalibrationDrift(draw.pick([2.0, 1e9])), [update], ask
+    )
+
+    def compare(draw: Draw, comparison: Any, held: list[Any]) -> None:
+        p, q = float(draw.probability()), float(draw.probability())
+        y = draw.random.random() < p
+        comparison.update(y, p, {True: q, False: 1.0 - q}, draw.pick([1.0, 0.25]))
+
+    def compare_many(draw: Draw, comparison: Any, held: list[Any]) -> None:
+        p, q = np.array([[float(draw.probability()) for _ in "pq"] for _ in range(draw.size())]).T
+        comparison.update_many(np.array([draw.random.random() < each for each in p]), p, q)
+
+    def ask_which(comparison: Any) -> Any:
+        low, high = comparison.interval
+        assert low <= comparison.mean + 1e-9
+        assert comparison.mean - 1e-9 <= high
+        return comparison.interval, comparison.mean, comparison.better
+
+    CASES[ForecastComparison] = Case(
+        lambda draw: ForecastComparison(draw.pick(["brier", "log"])),
+        [compare, compare_many],
+        ask_which,
     )
 
 

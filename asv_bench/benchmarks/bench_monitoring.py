@@ -8,7 +8,16 @@ import numpy as np
 class Samples:
     """A thousand samples, one by one."""
 
-    params = (["CalibrationTest", "CalibrationDrift", "HedgedCalibrator", "ADWIN", "PageHinkley"],)
+    params = (
+        [
+            "CalibrationTest",
+            "CalibrationDrift",
+            "ForecastComparison",
+            "HedgedCalibrator",
+            "ADWIN",
+            "PageHinkley",
+        ],
+    )
     param_names = ("what",)
     warmup_time = 0.0
     repeat = (2, 10, 5.0)
@@ -17,7 +26,7 @@ class Samples:
         from river import drift
 
         from streamcal import HedgedCalibrator
-        from streamcal.monitoring import CalibrationDrift, CalibrationTest
+        from streamcal.monitoring import CalibrationDrift, CalibrationTest, ForecastComparison
 
         rng = np.random.default_rng(1)
         p = rng.random(1_000)
@@ -25,6 +34,7 @@ class Samples:
         self.made: Any = {
             "CalibrationTest": CalibrationTest,
             "CalibrationDrift": lambda: CalibrationDrift(1e15),
+            "ForecastComparison": ForecastComparison,
             "HedgedCalibrator": HedgedCalibrator,
             "ADWIN": drift.ADWIN,
             "PageHinkley": drift.PageHinkley,
@@ -35,6 +45,8 @@ class Samples:
     def _add(self, what: str, y: bool, p: float) -> None:
         if what == "HedgedCalibrator":
             self.made.learn_one(p, y)
+        elif what == "ForecastComparison":
+            self.made.update(y, p, 0.5)
         elif what.startswith("Calibration"):
             self.made.update(y, p)
         else:

@@ -16,7 +16,7 @@ Each bet gets a fresh stake f_t before sample t, beside what it has: M_t = facto
   begin with 1 and are a test martingale. A bet that begins to gain late has not lost everything.
 """
 
-from libc.math cimport INFINITY, exp, fmax, log, log1p
+from libc.math cimport INFINITY, exp, fmax, log, log1p, pow
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
@@ -30,10 +30,15 @@ cdef double LARGEST_CURVED = 4.0
 cdef double LARGE = 1e100, LOG_LARGE = log(1e100)  # larger stakes are counted in units of LARGE
 
 
+# Bets share few slopes and curves: an exponential of each is all that a sample needs.
+cdef enum:
+    MOST_VALUES = 8
+
+
 cdef struct Bet:
-    double shift
-    double slope
-    double curve
+    double[2] exp_shift  # exp(shift), and exp(−shift)
+    int slope  # its place among the slopes
+    int curve
     double low
     double high
     double prior
@@ -41,8 +46,9 @@ cdef struct Bet:
 
 cdef struct Stake:
     double value  # M, in units of exp(log_unit)
-    double rise  # the log of what one stake has gained since its value was lowest
-    double since  # after how many samples that was
+    double rise  # what one stake has gained since its value was lowest, divided by exp(log_rise)
+    double log_rise
+    double since  # after how many samples it was lowest
 
 
 cdef class Bets:
@@ -78,6 +84,10 @@ cdef class Bets:
     cdef double left  # what is not yet staked
     cdef double unit  # one stake, in the unit of values: at first 1
     cdef double log_unit
+    cdef double[MOST_VALUES] slopes
+    cdef double[MOST_VALUES] curves
+    cdef int n_slopes
+    cdef int n_curves
     cdef int n_bets
     cdef Bet *bets
     cdef Stake *stakes
@@ -91,9 +101,13 @@ cdef class Bets:
         self.bets = <Bet *> zeros(self.n_bets, sizeof(Bet))
         self.stakes = <Stake *> zeros(self.n_bets, sizeof(Stake))
         for j in range(self.n_bets):
-            self.bets[j].shift, self.bets[j].slope = bets[j, 0], bets[j, 1]
-            self.bets[j].curve, self.bets[j].prior = bets[j, 2], prior[j]
+            self.bets[j].exp_shift[0] = exp(bets[j, 0])
+            self.bets[j].exp_shift[1] = exp(-bets[j, 0])
+            self.bets[j].slope = place_of(bets[j, 1], self.slopes, &self.n_slopes)
+            self.bets[j].curve = place_of(bets[j, 2], self.curves, &self.n_curves)
             self.bets[j].low, self.bets[j].high = bets[j, 3], bets[j, 4]
+            self.bets[j].prior = prior[j]
+            self.stakes[j].rise = 1.0
 
     def __dealloc__(self):
         free(self.bets)
@@ -127,7 +141,7 @@ cdef class Bets:
         """Return which bet has gained most since its lowest value."""
         cdef int j, best = 0
         for j in range(self.n_bets):
-            if self.stakes[j].rise > self.stakes[best].rise:
+            if log_gain(&self.stakes[j]) > log_gain(&self.stakes[best]):
                 best = j
         return best
 
@@ -136,20 +150,20 @@ cdef class Bets:
         return <int64_t> self.stakes[self.leader()].since
 
     def state(self):
-        """Return the numbers of all stakes, shape ``(n_bets, 3)``, and the others, for `restore`."""
+        """Return the numbers of all stakes, shape ``(n_bets, 4)``, and the others, for `restore`."""
         cdef int j
-        numbers = np.empty((self.n_bets, 3))
+        numbers = np.empty((self.n_bets, 4))
         cdef double[:, ::1] out = numbers
         for j in range(self.n_bets):
             out[j, 0], out[j, 1] = self.stakes[j].value, self.stakes[j].rise
-            out[j, 2] = self.stakes[j].since
+            out[j, 2], out[j, 3] = self.stakes[j].log_rise, self.stakes[j].since
         return numbers, np.array([self.largest, self.left, self.unit, self.log_unit])
 
     def restore(self, int64_t n_samples, const double[:, ::1] numbers, const double[::1] others):
         """Set what `state` returned; raise ``ValueError`` if it can't be a state."""
         cdef int j
-        cdef bint fits = numbers.shape[0] == self.n_bets and numbers.shape[1] == 3
-        require(fits and others.shape[0] == 4, "there must be three numbers of each bet")
+        cdef bint fits = numbers.shape[0] == self.n_bets and numbers.shape[1] == 4
+        require(fits and others.shape[0] == 4, "there must be four numbers of each bet")
         require(n_samples >= 0, "the number of samples must not be negative")
         require(others[0] >= 0.0, "the largest value must not be negative")
         fits = 0.0 <= others[1] <= others[2] * self.spends and 0.0 <= others[2] <= 1.0
@@ -158,16 +172,17 @@ cdef class Bets:
         require(fits, "stakes must have a unit")
         cdef double total = others[1]
         for j in range(self.n_bets):
-            fits = numbers[j, 0] >= 0.0 and numbers[j, 1] >= 0.0
-            require(fits, "stakes must not be negative")
-            require(0.0 <= numbers[j, 2] <= n_samples, "no bet may gain since a later sample")
+            require(numbers[j, 0] >= 0.0, "stakes must not be negative")
+            fits = numbers[j, 2] >= 0.0 and 1.0 <= numbers[j, 1] <= LARGE
+            require(fits, "no bet may have less than at its lowest value")
+            require(0.0 <= numbers[j, 3] <= n_samples, "no bet may gain since a later sample")
             total += numbers[j, 0]
         require(total > 0.0 or n_samples == 0 and not self.spends, "there must be a stake")
         self.n_samples, self.largest = n_samples, others[0]
         self.left, self.unit, self.log_unit = others[1], others[2], others[3]
         for j in range(self.n_bets):
             self.stakes[j].value, self.stakes[j].rise = numbers[j, 0], numbers[j, 1]
-            self.stakes[j].since = numbers[j, 2]
+            self.stakes[j].log_rise, self.stakes[j].since = numbers[j, 2], numbers[j, 3]
 
     cdef double mean_of_stakes(self) noexcept nogil:
         """Return the logarithm of the mean stake, with what is not yet staked."""
@@ -179,40 +194,81 @@ cdef class Bets:
 
     cdef void settle(self, double p, bint happened, double w) noexcept nogil:
         """Settle all bets by one sample."""
-        cdef double z, curved, odds, gain, left, most = 0.0, fresh = self.unit
         cdef double log_p = log(p), log_not = log1p(-p)
-        cdef double own = log_p if happened else log_not
+        cdef double own = p if happened else 1.0 - p
         cdef double sign = -1.0 if happened else 1.0
+        cdef double z, curved, factor, rise, left, n, total, most = 0.0, fresh = self.unit
+        cdef bint lowest
+        cdef double[MOST_VALUES] exp_slopes
+        cdef double[MOST_VALUES] exp_curves
         cdef int j
         cdef Bet *bet
         cdef Stake *stake
         self.n_samples += 1
+        n = <double> self.n_samples
         if self.spends:
             # In the unit of the stakes; a rounding error must not make it more than there is.
-            left = self.unit / (2.0 + log(<double> self.n_samples))
+            left = self.unit / (2.0 + log(n))
             fresh = fmax(self.left - left, 0.0)
             self.left -= fresh
+        total = self.left
         z = log_p - log_not
         z = LARGEST_LOGIT if z > LARGEST_LOGIT else fmax(z, -LARGEST_LOGIT)
         curved = LARGEST_CURVED if z > LARGEST_CURVED else fmax(z, -LARGEST_CURVED)
         curved *= curved
+        for j in range(self.n_slopes):
+            exp_slopes[j] = exp(sign * self.slopes[j] * z)
+        for j in range(self.n_curves):
+            exp_curves[j] = exp(sign * self.curves[j] * curved)
         for j in range(self.n_bets):
             bet, stake = &self.bets[j], &self.stakes[j]
-            gain = 0.0
+            factor = 1.0
             if bet.low <= z < bet.high:
-                odds = sign * (bet.shift + bet.slope * z + bet.curve * curved)
-                # The logarithm of q, or of 1 - q, is -log(1 + exp(odds)).
-                gain = odds + log1p(exp(-odds)) if odds > 0.0 else log1p(exp(odds))
-                gain = -w * (gain + own)
-            stake.value = exp(gain) * (stake.value + fresh)
-            most = fmax(most, stake.value)
-            stake.rise += gain
-            if stake.rise <= 0.0:
-                stake.rise, stake.since = 0.0, <double> self.n_samples
-        self.largest = fmax(self.largest, self.mean_of_stakes())
+                # q, or 1 − q, is 1 / (1 + exp(± the new log odds)).
+                factor = bet.exp_shift[happened] * exp_slopes[bet.slope] * exp_curves[bet.curve]
+                factor = 1.0 / ((1.0 + factor) * own)
+                if w != 1.0:
+                    factor = pow(factor, w)
+            stake.value = factor * (stake.value + fresh)
+            most = stake.value if stake.value > most else most
+            total += bet.prior * stake.value
+            rise = factor * stake.rise
+            # No branch, since nobody can predict it.
+            lowest = (rise <= 1.0) & (stake.log_rise == 0.0)
+            stake.rise = 1.0 if lowest else rise
+            stake.since = n if lowest else stake.since
+            if not 1.0 <= stake.rise <= LARGE:
+                count_rise(stake, n)
+        self.largest = fmax(self.largest, self.log_unit + log(total))
         if LARGE < most < INFINITY:
             for j in range(self.n_bets):
                 self.stakes[j].value /= LARGE
             self.left /= LARGE
             self.unit /= LARGE
             self.log_unit += LOG_LARGE
+
+
+cdef int place_of(double value, double *values, int *n) except -1:
+    """Return the place of a value among those that were seen; a new one comes last."""
+    cdef int j
+    for j in range(n[0]):
+        if values[j] == value:
+            return j
+    if n[0] == MOST_VALUES:
+        raise ValueError(f"bets must have at most {MOST_VALUES} slopes and curves")
+    values[n[0]] = value
+    n[0] += 1
+    return n[0] - 1
+
+
+cdef double log_gain(Stake *stake) noexcept nogil:
+    """Return the logarithm of what one stake has gained since its value was lowest."""
+    return stake.log_rise + log(stake.rise)
+
+
+cdef void count_rise(Stake *stake, double n_samples) noexcept nogil:
+    """Count a gain that is large, or that was large and shrinks, by its logarithm."""
+    stake.log_rise += log(stake.rise)
+    stake.rise = 1.0
+    if stake.log_rise <= 0.0:
+        stake.log_rise, stake.since = 0.0, n_samples

@@ -1,6 +1,7 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
 from streamcal.monitoring.calibration import CalibrationTest as CalibrationTest
+from streamcal.monitoring.comparison import ForecastComparison as ForecastComparison
 from streamcal.monitoring.drift import CalibrationDrift as CalibrationDrift
 from streamcal.monitoring.many import e_bh as e_bh
 

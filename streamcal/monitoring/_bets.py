@@ -82,7 +82,7 @@ class Betting(Stateful):
         return {"n_samples": self.n_samples}, {"stakes": stakes, "others": others}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        stakes = array_of(arrays, "stakes", None, 3, finite=False)
+        stakes = array_of(arrays, "stakes", None, 4, finite=False)
         others = array_of(arrays, "others", 4, finite=False)
         self._bets.restore(as_int(fields["n_samples"], "n_samples"), stakes, others)
 
