@@ -16,7 +16,7 @@ from scipy.special import expit
 from streamcal import CalibratedClassifier
 from streamcal.kernels.bets import Bets
 from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
-from streamcal.monitoring._bets import _all_bets
+from streamcal.monitoring._maps import all_bets
 
 PROBABILITIES = st.one_of(
     st.sampled_from([0.5, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-9, 1.0 - 1e-9)
@@ -28,7 +28,7 @@ SAMPLES = st.lists(
 
 def factors(p: float, happened: bool, w: float) -> np.ndarray:
     """Return by what each bet multiplies its stake: the formula of the module."""
-    bets, _ = _all_bets()
+    bets, _ = all_bets()
     shift, slope, curve, low, high = bets.T
     z = np.clip(math.log(p) - math.log1p(-p), -30.0, 30.0)
     odds = shift + slope * z + curve * np.clip(z, -4.0, 4.0) ** 2
@@ -38,7 +38,7 @@ def factors(p: float, happened: bool, w: float) -> np.ndarray:
 
 def slow_values(samples: list[Any]) -> tuple[float, float]:
     """Return e-value and Shiryaev–Roberts statistic: one stake for each bet and each beginning."""
-    _, prior = _all_bets()
+    _, prior = all_bets()
     left = [1.0, *(1.0 / (2.0 + math.log(t)) for t in range(1, len(samples) + 1))]
     value, total = left[-1], 0.0
     for begin in range(len(samples)):
@@ -50,7 +50,7 @@ def slow_values(samples: list[Any]) -> tuple[float, float]:
 
 @given(SAMPLES)
 def test_stakes_by_each_beginning(samples: list[Any]) -> None:
-    test, sums = CalibrationTest(), Bets(*_all_bets(), False)
+    test, sums = CalibrationTest(), Bets(*all_bets(), False)
     for p, happened, w in samples:
         test.update(happened, p, w)
         sums.update(p, happened, w)
@@ -66,7 +66,7 @@ def test_bets_are_fair(samples: list[Any], p: float, w: float) -> None:
     for spends, fresh in ((True, 0.0), (False, 1.0)):
         mean = before = 0.0
         for happened, chance in ((True, p), (False, 1.0 - p)):
-            bets = Bets(*_all_bets(), spends)
+            bets = Bets(*all_bets(), spends)
             for each, label, weight in samples:
                 bets.update(each, label, weight)
             before = (math.exp(bets.log_value()) if spends or samples else 0.0) + fresh

@@ -64,6 +64,7 @@ from streamcal.report.table_sections import (
     miscalibration,
     of_table,
 )
+from streamcal.report.verdict import LEVEL
 from tests.runner import run
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
@@ -504,7 +505,7 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
         log_losses(recent[:, 2], recent[:, 1]).mean()
     )
     assert report.updated == timeline.updated
-    assert report.verdict[0].startswith("Calibration lowers the log loss")
+    assert report.verdict[0].startswith("Calibration lowers the Brier score, by ")
     assert report.verdict[-1].startswith("Of the last 2,000 labelled events: calibrated ")
     assert report.facts[0][0] == "Calibrator"
     assert report.facts[0][1].startswith("PlattCalibrator(")
@@ -653,7 +654,11 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
         ("streamcal_labels_total",): 3960,
         ("streamcal_log_loss_sum_total", "score"): periods.raw.sum(),
         ("streamcal_log_loss_sum_total", "calibrated"): periods.calibrated.sum(),
-        ("streamcal_alarm", "loss"): 0,
+        ("streamcal_calibration_alarms_total",): 0,
+        ("streamcal_brier_gain", "mean"): timeline.comparison.total / timeline.comparison.weight,
+        ("streamcal_brier_gain", "low"): timeline.comparison.interval(LEVEL)[0],
+        ("streamcal_brier_gain", "high"): timeline.comparison.interval(LEVEL)[1],
+        ("streamcal_alarm", "worse"): 0,
         ("streamcal_alarm", "calibration"): 0,
         ("streamcal_last_update_seconds",): timeline.updated,
     }

@@ -11,8 +11,9 @@ from streamcal import HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator, Pla
 from streamcal.durable.engine import run
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
-from streamcal.durable.timeline import KEEP, LENGTH, RECENT, TIMELINE, Timeline
+from streamcal.durable.timeline import KEEP, LENGTH, RECENT, RUN_LENGTH, TIMELINE, Timeline
 from streamcal.metrics.log_loss import log_losses
+from streamcal.monitoring import CalibrationDrift, ForecastComparison
 
 NAN = math.nan
 
@@ -60,6 +61,39 @@ def test_it_does_not_depend_on_batches_and_survives_bytes() -> None:
     assert found.recent.tolist() == rows[-RECENT:].tolist()
     times = found.periods().times
     assert (np.diff(times) > 0.0).all()
+
+
+def test_alarms_are_those_of_the_detector() -> None:
+    rows = samples(6_000)
+    rng = np.random.default_rng(1)
+    rows[:, 2] = rng.random(6_000) < np.where(np.arange(6_000) < 3_000, rows[:, 1], rows[:, 1] ** 3)
+    detector, comparison = CalibrationDrift(RUN_LENGTH), ForecastComparison()
+    alarms = []
+    for at, (raw, calibrated, y) in enumerate(rows.tolist()):
+        comparison.update(bool(y), raw, calibrated)
+        detector.update(bool(y), calibrated)
+        if detector.drift_detected:
+            alarms.append((at + 1, at + 1 - detector.n_samples + detector.since, detector.in_words))
+    assert len(alarms) > 2
+    for batches in (1, 6_000):
+        timeline = Timeline.from_bytes(filled(rows, batches).to_bytes())
+        assert (timeline.n_labels, timeline.n_alarms) == (6_000, len(alarms))
+        assert timeline.alarm == alarms[-1]
+        assert timeline.comparison.interval(0.05) == comparison.interval
+    first = filled(rows[: alarms[0][0]]).alarm
+    assert first is not None
+    assert abs(first.since - 3_000) < 200
+
+
+def test_only_labels_0_and_1_and_probabilities_are_watched() -> None:
+    timeline = Timeline()
+    rows = np.array([[0.5, 0.5, 0.3], [5.0, 0.5, 1.0], [0.5, 1.5, 1.0], [0.5, 0.4, 0.0]])
+    timeline.add(1.0 + np.arange(4), *rows.T, now=0.0)
+    assert (timeline.n_labels, timeline.comparison.n_samples) == (4, 1)
+    assert timeline.comparison.total == pytest.approx(0.5**2 - 0.4**2)
+    timeline.add(np.array([5.0]), *np.array([[0.5, 0.0, 1.0]]).T, now=0.0)
+    assert timeline.alarm is not None
+    assert timeline.alarm.label == 5
 
 
 def test_it_stays_small() -> None:

@@ -5,15 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from streamcal.kernels.mean_bounds import MeanBounds
+from streamcal.monitoring import CalibrationTest, ForecastComparison
 from streamcal.report.table_sections import Scored, verdict_of_table
 from streamcal.report.verdict import (
     LEVEL,
     Gain,
     compare,
+    evidence_in_words,
     find_gaps,
     gain_in_words,
+    gain_of,
+    losses_in_words,
     reliability_in_words,
     rounded,
 )
@@ -75,80 +79,76 @@ def test_a_sure_and_wrong_prediction_is_blamed() -> None:
     assert [gap.where for gap in find_gaps(p, np.full(300, 0.5))] == ["at 0", "at 1"]
 
 
-def test_the_comparison_is_the_paired_t_test() -> None:
+def test_the_comparison_is_that_of_forecasts() -> None:
     rng = np.random.default_rng(3)
-    before = 0.5 + 0.05 * rng.random(12)
-    after = before - 0.004 + 0.01 * rng.standard_normal(12)
-    gain = compare(np.full(12, 300.0), before, after)
-    assert gain is not None
-    assert gain.p_value == pytest.approx(stats.ttest_rel(before, after).pvalue)
-    assert gain.before == pytest.approx(before.mean())
-    assert (gain.n_lower, gain.n_last) == (int((after < before)[-10:].sum()), 10)
-    # Periods count by their samples: one of twice the length is as good as two equal ones.
-    twice = compare(np.full(2, 600.0), before[:2], after[:2])
-    assert twice is not None
-    assert math.isnan(twice.p_value)
-    assert not twice.is_clear
-
-
-def test_equal_losses_differ_by_chance_only() -> None:
-    rng = np.random.default_rng(4)
-    clear = 0
-    for _ in range(500):
-        losses = rng.standard_normal((2, 20))
-        gain = compare(np.full(20, 1.0), *losses)
-        clear += gain is not None and gain.is_clear
-    assert clear <= 500 * LEVEL * 2.5
-
-
-def test_unknown_losses_are_left_out() -> None:
-    unknown = np.full(5, math.nan)
-    assert compare(np.ones(5), unknown, np.ones(5)) is None
-    some = np.array([math.nan, 0.5, 0.6, 0.5, 0.6])
-    gain = compare(np.ones(5), some, np.full(5, 0.4))
-    assert gain is not None
-    assert gain.n_last == 4
-    same = compare(np.ones(5), np.ones(5), np.ones(5))
-    assert same is not None
-    assert not same.is_clear
+    p, q = rng.random(2_000), rng.random(2_000)
+    y = draw(q)
+    comparison = ForecastComparison(alpha=LEVEL)
+    comparison.update_many(y == 1.0, p, q)
+    gain = compare(p, q, y)
+    assert gain == (comparison.mean, *comparison.interval)
+    assert gain.is_clear
+    assert gain_of(MeanBounds()) is None
 
 
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
         (
-            Gain(0.5, 0.55, 0.001, 3, 10),
-            "raises the log loss by 10\xa0%, from 0.5000 to 0.5500. It",
+            Gain(0.02, 0.01, 0.03),
+            "lowers the Brier score, by 0.0200 on average (between 0.0100 and",
         ),
-        (Gain(0.5, 0.55, 0.001, 3, 10), "It is higher in 7 of the last 10 periods."),
-        (Gain(0.5, 0.4999, 0.001, 10, 10), "by 0.02\xa0%"),
-        (Gain(0.0, 0.1, 0.001, 0, 4), "raises the log loss, from 0.0000"),
-        (
-            Gain(0.53944, 0.3158, LEVEL, 6, 6),
-            "Log loss 0.5394 → 0.3158, lower in all 6 periods; too few periods to rule out chance.",
-        ),
-        (Gain(0.4, 0.5, LEVEL, 0, 4), "0.4000 → 0.5000, higher in all 4 periods; too few periods"),
-        (Gain(0.5, 0.4, 0.02, 5, 6), "lower in 5 of 6 periods; the difference may be chance."),
-        (Gain(0.4, 0.5, 0.02, 1, 9), "higher in 8 of 9 periods; the difference may be chance."),
-        (Gain(0.5, 0.4, 0.02, 10, 10), "lower in 10 of the last 10 periods; the difference may be"),
-        (Gain(0.5, 0.5, 1.0, 3, 6), "Log loss 0.5000 → 0.5000, no difference."),
-        (Gain(0.5, 0.4, math.nan, 2, 2), "Too few samples to compare the log losses: 0.5000"),
+        (Gain(-0.02, -0.03, -0.01), "raises the Brier score, by 0.0200 on average (between 0.0100"),
+        (Gain(0.01, -0.01, 0.03), "0.0100 lower after calibration; that may be chance (−0.0100 to"),
+        (Gain(-0.01, -0.03, 0.01), "0.0100 higher after calibration; that may be chance (−0.0100"),
+        (Gain(0.0, -0.1, 0.1), "The Brier score is the same before and after calibration."),
     ],
 )
 def test_the_gain_in_words(gain: Gain, words: str) -> None:
     assert words in gain_in_words(gain)
 
 
+def test_few_rows_that_make_the_difference_are_counted() -> None:
+    before, after = np.full(2_000, 0.4), np.full(2_000, 0.39)
+    before[:12] = 12.0
+    assert losses_in_words(before, after).endswith(
+        "7 of 2,000 rows make more than half of the difference."
+    )
+    assert "rows" not in losses_in_words(np.full(2_000, 0.4), after)
+    after[5] = 400.0
+    assert losses_in_words(before, after).endswith(
+        "1 of 2,000 rows makes more than half of the difference."
+    )
+    assert losses_in_words(after, after).endswith(f"{after.mean():.4f} after.")
+
+
+def test_the_evidence_is_that_of_the_test() -> None:
+    rng = np.random.default_rng(6)
+    p = rng.random(3_000)
+    true = np.where(np.arange(3_000) < 1_500, p, p**2)
+    y, rows = draw(true), np.arange(3_000) * 2.0
+    test = CalibrationTest(alpha=LEVEL)
+    test.update_many(y == 1.0, p)
+    words = evidence_in_words("p", p, y, rows)
+    assert test.since is not None
+    assert words.startswith(f"The evidence against p begins at about row {2 * test.since:,}: ")
+    assert f"reaches 10^{-math.log10(test.p_value):.0f}. By the best bet {test.in_words}" in words
+    assert "stays small" in evidence_in_words("p", true, y, rows)
+    assert "is infinite" in evidence_in_words("p", np.zeros(2), np.ones(2), rows)
+
+
 def test_the_verdict_on_a_table() -> None:
     p = np.random.default_rng(5).random(5_000)
     y, rows = draw(p**2), 1.0 + np.arange(5_000)
     first, raw, new = verdict_of_table(Scored(p, p**2, y, rows), "p", "new")
-    assert first.startswith("Calibration lowers the log loss")
+    assert first.startswith("Calibration lowers the Brier score, by ")
+    assert "Log loss " in first
     assert raw.startswith("p is too high")
-    assert new == "new shows no clear miscalibration."
+    assert "The evidence against p begins at about row " in raw
+    assert new.startswith("new shows no clear miscalibration. The evidence against new stays small")
     assert verdict_of_table(Scored(5 * p, p**2, y, rows), "p", "new") == (new,)
     same, *_ = verdict_of_table(Scored(p, p, y, rows), "p", "new")
-    assert same.endswith(", no difference.")
+    assert same.startswith("The Brier score is the same before and after calibration.")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,30 @@
-"""What `run` records for those who watch it: losses by period, and the last labelled samples.
+"""What `run` records for those who watch it: losses by period, alarms, the last labelled samples.
 
 The record is a state of the store, under the name `TIMELINE`, and is saved in the same transaction
 as the offset and the calibrators. It does not affect what is learned.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, Fields, Stateful, are_in, array_of, as_float, as_int, require
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    are_in,
+    array_of,
+    as_float,
+    as_int,
+    as_list,
+    require,
+)
 from streamcal._validation import MOST_COUNT
+from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.metrics.log_loss import log_losses
+from streamcal.monitoring._maps import leader_in_words, new_bets
 
 TIMELINE = "timeline"
 """The name of the record among the states."""
@@ -26,7 +38,22 @@ KEEP = 16
 RECENT = 2_000
 """The number of labelled samples that are kept."""
 
+RUN_LENGTH = 20_000
+"""The least mean number of labels to a false alarm."""
+
 Vector = NDArray[np.float64]
+
+
+class LostCalibration(NamedTuple):
+    """An alarm of the calibrated values: ``label`` is the number of labels when it came.
+
+    ``since`` is after about how many labels calibration was lost, ``in_words`` what the values
+    should be.
+    """
+
+    label: int
+    since: int
+    in_words: str
 
 
 class Periods(NamedTuple):
@@ -47,14 +74,26 @@ class Periods(NamedTuple):
 
 
 class Timeline(Stateful):
-    """The log loss of a run by period, before and after calibration.
+    """The log loss of a run by period, before and after calibration, and its alarms.
 
     A period has `LENGTH` labelled samples. If there are more than `KEEP` periods of one length, the
     two oldest of them become one of twice the length. So the last periods are short, and n samples
     take O(log n) periods.
 
+    Where labels are 0 or 1, calibrated values are watched as by
+    `streamcal.monitoring.CalibrationDrift`. Where scores are probabilities, too, both are compared
+    as by `streamcal.monitoring.ForecastComparison`, with the Brier score.
+
     Attributes
     ----------
+    n_labels : int
+        How many labelled samples there have been.
+    n_alarms : int
+        How many alarms there have been.
+    alarm : LostCalibration or None
+        The last alarm.
+    comparison : MeanBounds
+        By how much the Brier scores of scores are above those of calibrated values.
     recent : ndarray of shape (n_recent, 3)
         Score, calibrated value and label of the last labelled samples.
     updated : float or None
@@ -75,6 +114,10 @@ class Timeline(Stateful):
         self.recent: NDArray[np.float64] = np.empty((0, 3))
         self.updated: float | None = None
         self.end: int | None = None
+        self.n_labels = self.n_alarms = 0
+        self.alarm: LostCalibration | None = None
+        self.comparison = MeanBounds()
+        self._bets = new_bets(spends=False)
         self._closed: list[Vector] = []  # numbers in the order of `Periods`
         self._open = np.zeros(6)
 
@@ -100,10 +143,48 @@ class Timeline(Stateful):
                 period = np.zeros(6)
         # Only now, so that an exception finds all or nothing.
         self.recent, self._closed, self._open = recent, closed, period
+        self._watch(samples)
+
+    def _watch(self, samples: NDArray[np.float64]) -> None:
+        """Compare scores with calibrated values, and raise an alarm where these are wrong."""
+        raw, calibrated, y = np.ascontiguousarray(samples.T)
+        is_event = ((y == 0.0) | (y == 1.0)) & (calibrated >= 0.0) & (calibrated <= 1.0)
+        both = is_event & (raw >= 0.0) & (raw <= 1.0)
+        w = np.ones(both.sum())
+        self.comparison.add_events(raw[both], calibrated[both], y[both], w, 0.0)
+        at, numbers = 0, np.flatnonzero(is_event)
+        p, happened, w = calibrated[is_event], y[is_event], np.ones(len(numbers))
+        while at < len(p):
+            at += self._bets.update_many(p[at:], happened[at:], w[at:], math.log(RUN_LENGTH))
+            if self._bets.log_value() >= math.log(RUN_LENGTH):
+                label = self.n_labels + int(numbers[at - 1]) + 1
+                since = label - (self._bets.n_samples - self._bets.since())
+                self.alarm = LostCalibration(label, max(since, 0), leader_in_words(self._bets))
+                self.n_alarms += 1
+                self._bets = new_bets(spends=False)
+        self.n_labels += len(y)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        arrays = {"periods": np.array([*self._closed, self._open]), "recent": self.recent}
-        return {"updated": self.updated, "end": self.end}, arrays
+        stakes, others = self._bets.state()
+        arrays = {
+            "periods": np.array([*self._closed, self._open]),
+            "recent": self.recent,
+            "lost": self.comparison.state(),
+            "stakes": stakes,
+            "others": others,
+        }
+        fields: dict[str, Any] = {
+            "updated": self.updated,
+            "end": self.end,
+            "n_labels": self.n_labels,
+            "n_alarms": self.n_alarms,
+            "alarm": None if self.alarm is None else list(self.alarm),
+            "n_bets": self._bets.n_samples,
+            "n_compared": self.comparison.n_samples,
+            "weight": self.comparison.weight,
+            "total": self.comparison.total,
+        }
+        return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         periods = array_of(arrays, "periods", None, 6, finite=False)
@@ -116,6 +197,35 @@ class Timeline(Stateful):
         require(len(recent) <= RECENT, f"there must be at most {RECENT} recent samples")
         *self._closed, self._open = list(periods)
         self.recent = recent
+        self._thaw_alarms(fields, arrays)
+
+    def _thaw_alarms(self, fields: Fields, arrays: Arrays) -> None:
+        """Restore comparison and alarms."""
+        self.n_labels = as_int(fields["n_labels"], "n_labels")
+        self.n_alarms = as_int(fields["n_alarms"], "n_alarms")
+        require(0 <= self.n_alarms <= self.n_labels, "an alarm must have a label")
+        require(
+            (fields["alarm"] is not None) == (self.n_alarms > 0), "the last alarm must be known"
+        )
+        if fields["alarm"] is not None:
+            label, since, in_words = as_list(fields["alarm"], "alarm", 3)
+            require(isinstance(in_words, str), "an alarm must be in words")
+            self.alarm = LostCalibration(as_int(label, "label"), as_int(since, "since"), in_words)
+            require(
+                0 <= self.alarm.since <= self.alarm.label <= self.n_labels,
+                "the last alarm must be of a label",
+            )
+        self.comparison.restore(
+            as_int(fields["n_compared"], "n_compared"),
+            as_float(fields["weight"], "weight"),
+            as_float(fields["total"], "total"),
+            array_of(arrays, "lost", 2, None, finite=False),
+        )
+        self._bets.restore(
+            as_int(fields["n_bets"], "n_bets"),
+            array_of(arrays, "stakes", None, 4, finite=False),
+            array_of(arrays, "others", 4, finite=False),
+        )
 
 
 def _losses(samples: NDArray[np.float64]) -> NDArray[np.float64]:

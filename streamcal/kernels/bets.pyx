@@ -120,13 +120,24 @@ cdef class Bets:
         """Settle all bets by one sample that was checked."""
         self.settle(p, happened, w)
 
-    def update_many(self, const double[::1] p, const double[::1] happened, const double[::1] w):
-        """Settle all bets by samples that were checked, in order."""
+    def update_many(
+        self,
+        const double[:] p,
+        const double[:] happened,
+        const double[:] w,
+        double limit=INFINITY,
+    ):
+        """Settle all bets by samples that were checked, in order; return the number of samples.
+
+        The last one is that at which `log_value` reaches the limit.
+        """
         cdef Py_ssize_t i
         if not happened.shape[0] == w.shape[0] == p.shape[0]:
             raise ValueError("probabilities, events and weights must have the same length")
         for i in range(p.shape[0]):
-            self.settle(p[i], happened[i] != 0.0, w[i])
+            if self.settle(p[i], happened[i] != 0.0, w[i]) >= limit:
+                return i + 1
+        return p.shape[0]
 
     def multiply(self, double log_factor):
         """Multiply all stakes by exp(log_factor)."""
@@ -192,12 +203,12 @@ cdef class Bets:
             total += self.bets[j].prior * self.stakes[j].value
         return self.log_unit + log(total)
 
-    cdef void settle(self, double p, bint happened, double w) noexcept nogil:
-        """Settle all bets by one sample."""
+    cdef double settle(self, double p, bint happened, double w) noexcept nogil:
+        """Settle all bets by one sample, and return the new `log_value`."""
         cdef double log_p = log(p), log_not = log1p(-p)
         cdef double own = p if happened else 1.0 - p
         cdef double sign = -1.0 if happened else 1.0
-        cdef double z, curved, factor, rise, left, n, total, most = 0.0, fresh = self.unit
+        cdef double z, curved, factor, rise, left, n, total, value, most = 0.0, fresh = self.unit
         cdef bint lowest
         cdef double[MOST_VALUES] exp_slopes
         cdef double[MOST_VALUES] exp_curves
@@ -239,13 +250,15 @@ cdef class Bets:
             stake.since = n if lowest else stake.since
             if not 1.0 <= stake.rise <= LARGE:
                 count_rise(stake, n)
-        self.largest = fmax(self.largest, self.log_unit + log(total))
+        value = self.log_unit + log(total)
+        self.largest = fmax(self.largest, value)
         if LARGE < most < INFINITY:
             for j in range(self.n_bets):
                 self.stakes[j].value /= LARGE
             self.left /= LARGE
             self.unit /= LARGE
             self.log_unit += LOG_LARGE
+        return value
 
 
 cdef int place_of(double value, double *values, int *n) except -1:

@@ -69,10 +69,10 @@ cdef class MeanBounds:
 
     def add_events(
         self,
-        const double[::1] first,
-        const double[::1] second,
-        const double[::1] happened,
-        const double[::1] w,
+        const double[:] first,
+        const double[:] second,
+        const double[:] happened,
+        const double[:] w,
         double clip,
     ):
         """Add events in order, as `add_event` does."""

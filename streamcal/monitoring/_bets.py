@@ -1,15 +1,6 @@
-"""The bets of the tests of calibration: maps of a probability, fixed before the first sample.
-
-They cover what calibration is usually lost by: a shift of the log odds (another base rate), another
-slope (scores that are too extreme or not extreme enough), a curve, and all combinations of these;
-and a shift in a part of the scores alone. A test over many bets loses at most the logarithm of
-their number, here 4.4, against the best of them: bets that are nearer to each other would gain less
-than that. Samples cost O(number of bets).
-"""
+"""What the tests of calibration have in common: bets against the probabilities."""
 
 from collections.abc import Hashable
-from functools import cache
-from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -17,26 +8,8 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
 from streamcal._validation import as_within, check_label
-from streamcal.kernels.bets import Bets
 from streamcal.metrics.base import as_event, is_no_prediction
-
-SHIFTS = (-0.8, -0.3, 0.0, 0.3, 0.8)
-SLOPES = (0.55, 0.8, 1.0, 1.25, 1.8)
-CURVES = (-0.12, 0.0, 0.12)
-ENDS = (-np.inf, -2.0, -0.5, 0.5, 2.0, np.inf)  # log odds between which a local bet shifts
-LOCAL_SHIFTS = (-0.7, 0.7)
-
-
-@cache
-def _all_bets() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bets, shape ``(n_bets, 5)``, and the share of each; see `Bets`."""
-    bets = [
-        (shift, slope, curve, -np.inf, np.inf)
-        for shift, slope, curve in product(SHIFTS, SLOPES, CURVES)
-        if (shift, slope, curve) != (0.0, 1.0, 0.0)
-    ]
-    bets += [(shift, 1.0, 0.0, low, high) for low, high in pairwise(ENDS) for shift in LOCAL_SHIFTS]
-    return np.array(bets), np.full(len(bets), 1.0 / len(bets))
+from streamcal.monitoring._maps import leader_in_words, new_bets
 
 
 class Betting(Stateful):
@@ -59,12 +32,17 @@ class Betting(Stateful):
 
     def _begin(self) -> None:
         """Take fresh stakes, as before the first sample."""
-        self._bets = Bets(*_all_bets(), self._spends)
+        self._bets = new_bets(spends=self._spends)
 
     @property
     def n_samples(self) -> int:
         """How many samples have been added."""
         return self._bets.n_samples
+
+    @property
+    def in_words(self) -> str:
+        """What the probabilities should be, by the bet that has gained most."""
+        return leader_in_words(self._bets)
 
     def _add(self, y_true: Any, y_pred: Any, w: Any) -> None:
         """Add a sample; nothing if there is no prediction."""

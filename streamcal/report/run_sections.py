@@ -9,7 +9,7 @@ import numpy as np
 from streamcal._state import decode
 from streamcal.durable.labels import JOIN, LabelJoin
 from streamcal.durable.store import Store
-from streamcal.durable.timeline import LENGTH, TIMELINE, Periods, Timeline
+from streamcal.durable.timeline import LENGTH, RECENT, TIMELINE, Periods, Timeline
 from streamcal.metrics.log_loss import RULE
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
@@ -18,8 +18,6 @@ from streamcal.report.table_sections import Scored, of_sample
 
 RAW, CALIBRATED = "score", "calibrated"
 """The names of the two columns."""
-
-_LAST = 10  # periods of the alarm
 
 
 class Run:
@@ -89,7 +87,7 @@ def verdict_of_run(run: Run) -> tuple[str, ...]:
     if run.timeline is None:
         return ()
     sentences = [f"Alarm: {alarm.text}." for alarm in alarms_of(run) if alarm.is_on]
-    if gain := _compare(run.timeline.periods()):
+    if gain := _gain(run.timeline):
         sentences.append(verdict.gain_in_words(gain))
     if (recent := run.recent) is not None:
         sentences.append(
@@ -97,6 +95,13 @@ def verdict_of_run(run: Run) -> tuple[str, ...]:
             + verdict.reliability_in_words(CALIBRATED, recent.calibrated, recent.labels)
         )
     return tuple(sentences)
+
+
+def _gain(timeline: Timeline) -> verdict.Gain | None:
+    """Return the gain by calibration; None if a score was no probability, or a label not 0 or 1."""
+    if math.isnan(float(timeline.periods().raw.sum())):
+        return None
+    return verdict.gain_of(timeline.comparison)
 
 
 class Alarm(NamedTuple):
@@ -109,29 +114,22 @@ class Alarm(NamedTuple):
 
 def alarms_of(run: Run) -> list[Alarm]:
     """Return all alarms, on or not."""
-    loss = calibration = None
-    if run.timeline is not None:
-        periods = run.timeline.periods()
-        last = Periods(*(part[periods.n == LENGTH][-_LAST:] for part in periods))
-        if len(last.n) and (gain := _compare(last)):
-            loss = gain.is_clear and gain.after > gain.before
-    if (recent := run.recent) is not None:
-        calibration = bool(verdict.find_gaps(recent.calibrated, recent.labels))
+    worse = lost = None
+    text = f"the calibrated values of the last {RECENT:,} labels were not right"
+    if run.timeline is not None and (recent := run.recent) is not None:
+        if recent.comparable:
+            worse = verdict.compare(recent.raw, recent.calibrated, recent.labels).high < 0.0
+        alarm = run.timeline.alarm
+        lost = alarm is not None and run.timeline.n_labels - alarm.label < RECENT
+        if lost and alarm is not None:
+            text = (
+                f"since about label {alarm.since:,} of {run.timeline.n_labels:,} the calibrated"
+                f" values are not right ({alarm.in_words}): see what has changed"
+            )
     return [
-        Alarm(
-            "loss",
-            loss,
-            f"calibration raises the log loss in the last {_LAST} periods of {LENGTH} labels",
-        ),
-        Alarm("calibration", calibration, "recent calibrated values are clearly miscalibrated"),
+        Alarm("worse", worse, f"calibration raises the Brier score of the last {RECENT:,} labels"),
+        Alarm("calibration", lost, text),
     ]
-
-
-def _compare(periods: Periods) -> verdict.Gain | None:
-    """Compare the losses of periods before and after calibration."""
-    if not len(periods.n):
-        return None
-    return verdict.compare(periods.n, periods.raw / periods.n, periods.calibrated / periods.n)
 
 
 def _status(run: Run) -> Section:
@@ -210,6 +208,13 @@ def metrics_of_run(run: Run) -> tuple[Metric, ...]:
     metrics += loss_metrics(
         periods.n.sum(), {RAW: periods.raw.sum(), CALIBRATED: periods.calibrated.sum()}
     )
+    metrics.append(
+        counter("calibration_alarms", "Alarms of the calibrated values.", run.timeline.n_alarms)
+    )
+    if gain := _gain(run.timeline):
+        text = "By how much the Brier score is lower after calibration, and bounds on it."
+        samples = tuple(({"bound": name}, value) for name, value in gain._asdict().items())
+        metrics.append(Metric("brier_gain", "gauge", text, samples))
     on = [({"name": a.name}, float(a.is_on)) for a in alarms_of(run) if a.is_on is not None]
     metrics.append(Metric("alarm", "gauge", "1 while an alarm is on.", tuple(on)))
     if run.timeline.updated is not None:

@@ -17,6 +17,7 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.metrics.corp import mean_score_of
 from streamcal.metrics.log_loss import RULE, log_losses
+from streamcal.monitoring._maps import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
@@ -28,6 +29,7 @@ _BINS = 50
 _MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
 _DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 _RESAMPLES = 200
+MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
 Vector = NDArray[np.float64]
 _SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
@@ -97,18 +99,21 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
     >>> p = np.linspace(0.0, 1.0, 20_000)[np.random.default_rng(0).permutation(20_000)]
     >>> y = (np.random.default_rng(1).random(20_000) < p**2).astype(float)
     >>> _, before, after = verdict_of_table(Scored(p, p**2, y, np.arange(20_000.0)), "p", "new")
-    >>> before
+    >>> before[:57]
     'p is too high everywhere (0.50 predicted, 0.33 observed).'
-    >>> after
+    >>> after[:34]
     'new shows no clear miscalibration.'
     """
-    sentences = []
-    bounds = _bounds(len(scored.labels))
-    if gain := verdict.compare(np.diff(bounds).astype(np.float64), *_period_losses(scored, bounds)):
-        sentences.append(verdict.gain_in_words(gain))
+    y, sentences = scored.labels, []
+    columns = [(column, scored.calibrated)]
     if scored.comparable:
-        sentences.append(verdict.reliability_in_words(score, scored.raw, scored.labels))
-    sentences.append(verdict.reliability_in_words(column, scored.calibrated, scored.labels))
+        columns.insert(0, (score, scored.raw))
+        gain = verdict.compare(scored.raw, scored.calibrated, y)
+        losses = (log_losses(y, p) for _, p in columns)
+        sentences.append(f"{verdict.gain_in_words(gain)} {verdict.losses_in_words(*losses)}")
+    for name, p in columns:
+        evidence = verdict.evidence_in_words(name, p, y, scored.rows)
+        sentences.append(f"{verdict.reliability_in_words(name, p, y)} {evidence}")
     return tuple(sentences)
 
 
@@ -118,16 +123,6 @@ def metrics_of_table(scored: Scored, score: str, column: str) -> list[Metric]:
     if scored.comparable:
         sums = {score: float(log_losses(scored.labels, scored.raw).sum()), **sums}
     return loss_metrics(len(scored.labels), sums)
-
-
-def _period_losses(scored: Scored, bounds: list[int]) -> tuple[Vector, Vector]:
-    """Return the mean log losses of both columns by period; NaN for scores that can't have one."""
-    if not scored.comparable:
-        unknown = np.full(len(bounds) - 1, math.nan)
-        return unknown, unknown
-    losses = [log_losses(scored.labels, p) for p in (scored.raw, scored.calibrated)]
-    before, after = (np.add.reduceat(loss, bounds[:-1]) / np.diff(bounds) for loss in losses)
-    return before, after
 
 
 def _scores(
@@ -266,12 +261,13 @@ def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
 
 
 class _Windows(NamedTuple):
-    """Numbers of consecutive windows of rows; a row of ``mcb`` and ``losses`` has all columns."""
+    """Numbers of consecutive windows of rows; a row of a matrix has all columns."""
 
     ends: Vector
     mcb: Vector
     losses: Vector
     chance: Vector
+    evidence: Vector
 
 
 def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
@@ -283,6 +279,8 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     )
     mcb_lines = _window_lines(windows.ends, names, windows.mcb)
     chance = {"x": windows.ends, "y": windows.chance}
+    alarm = np.full(len(windows.ends), -math.log10(verdict.LEVEL))
+    limit = Series("alarm", "line", {"x": windows.ends, "y": alarm}, "muted", "dotted")
     mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
     charts = (
         Chart(
@@ -301,10 +299,19 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             tuple(_window_lines(windows.ends, names, windows.losses)),
             f"Mean log loss in {in_windows}; {RULE}.",
         ),
+        Chart(
+            "evidence-over-time",
+            "Evidence against calibration",
+            "row",
+            "log₁₀ of the e-value",
+            (*_window_lines(windows.ends, names, windows.evidence), limit),
+            f"The e-value after {in_windows}. Above the dotted line it is an alarm.",
+        ),
     )
     text = (
         f"In windows of about {len(scored.labels) // n_windows:,} rows. Even calibrated predictions"
-        " have some miscalibration in a window by chance, shown by the dotted line."
+        " have some miscalibration in a window by chance, shown by the dotted line. An e-value is"
+        " the evidence of all rows so far that a column is not calibrated."
     )
     table = _window_table(windows, names)
     return Section("over-time", "Over time", text, charts, (table,))
@@ -315,14 +322,18 @@ def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
     bounds = _bounds(len(scored.labels))
     columns = [scored.raw, scored.calibrated][-n_columns:]
     rng = np.random.default_rng(seed)
-    ends, mcb, losses, chance = [], [], [], []
+    ends, mcb, losses, chance, evidence = [], [], [], [], []
+    bets = [new_bets(spends=True) for _ in columns]
     for start, stop in pairwise(bounds):
         y = scored.labels[start:stop]
         ends.append(scored.rows[stop - 1])
         mcb.append([miscalibration(p[start:stop], y) for p in columns])
         losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
         chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
-    return _Windows(np.array(ends), np.array(mcb), np.array(losses), np.array(chance))
+        for p, each in zip(columns, bets, strict=True):
+            each.update_many(p[start:stop], y, np.ones(len(y)))
+        evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
+    return _Windows(*map(np.array, (ends, mcb, losses, chance, evidence)))
 
 
 def _bounds(n: int) -> list[int]:
@@ -346,8 +357,10 @@ def _window_table(windows: _Windows, names: list[str]) -> Table:
         *(f"MCB of {name}" for name in names),
         "by chance",
         *(f"log loss of {name}" for name in names),
+        *(f"log₁₀ of the e-value of {name}" for name in names),
     )
-    columns = np.column_stack([windows.mcb, windows.chance, windows.losses]).tolist()
+    parts = [windows.mcb, windows.chance, windows.losses, windows.evidence]
+    columns = np.column_stack(parts).tolist()
     rows = tuple((int(end), *cells) for end, cells in zip(windows.ends, columns, strict=True))
     return Table("over-time-numbers", "The windows in numbers", header, rows)
 

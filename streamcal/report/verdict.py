@@ -1,12 +1,14 @@
-"""A verdict in words: where probabilities are wrong, and whether calibration lowers the log loss.
+"""A verdict in words: where probabilities are wrong, and whether calibration makes them better.
 
 Each statement is confirmed by a test, so that chance does not mislead the reader:
 
 * Predictions fall into bins of about equally many samples. If a bin is calibrated, the probability
   of a frequency as far from the mean prediction as the observed one is at most
   2 exp(−n KL(observed ‖ predicted)), for any n [1]_. The level is divided by the number of bins.
-* Log losses before and after are compared by a paired t-test over periods, each weighted by its
-  number of samples. Samples near each other depend on each other; the means of periods hardly do.
+* Brier scores before and after are compared by the interval of
+  `streamcal.monitoring.ForecastComparison`, which holds however often somebody looks.
+* The e-value is that of `streamcal.monitoring.CalibrationTest`: the chance that it ever exceeds
+  1 / `LEVEL` is at most `LEVEL` if the probabilities are right.
 
 References
 ----------
@@ -21,14 +23,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.kernels.mean_bounds import MeanBounds
+from streamcal.monitoring._maps import leader_in_words, new_bets
 from streamcal.report.content import listed
 
 LEVEL = 0.01
 """The probability of a false statement of each kind, if all is calibrated or equally good."""
 
 _BINS = 10
-_LAST = 10  # periods that are counted
-_MIN_PERIODS = 3
+_FEW = 0.01  # the share of rows that are few
 
 Vector = NDArray[np.float64]
 
@@ -149,105 +152,133 @@ def _kind_of(gaps: Sequence[Gap], base_rate: float) -> str:
 
 
 class Gain(NamedTuple):
-    """Log losses before and after calibration, compared over periods.
+    """By how much the Brier score is lower after calibration.
 
     Attributes
     ----------
-    before, after : float
-        The means over all samples.
-    p_value : float
-        Of a two-sided paired t-test over periods; NaN if there are fewer than three.
-    n_lower, n_last : int
-        In how many of the last periods the loss is lower after calibration, and how many these are.
+    mean : float
+        The mean over all samples.
+    low, high : float
+        Between these is the mean of the expected differences, with a chance of 1 − `LEVEL`.
     """
 
-    before: float
-    after: float
-    p_value: float
-    n_lower: int
-    n_last: int
+    mean: float
+    low: float
+    high: float
 
     @property
     def is_clear(self) -> bool:
-        """Whether the difference is significant."""
-        return self.p_value < LEVEL
+        """Whether it is known which is better."""
+        return self.low > 0.0 or self.high < 0.0
 
 
-def compare(n: Vector, before: Vector, after: Vector) -> Gain | None:
-    """Compare mean log losses by period; None if there is no period in which both are known.
+def gain_of(bounds: MeanBounds) -> Gain | None:
+    """Return the gain from differences of Brier scores, before less after; None without any."""
+    if not bounds.n_samples:
+        return None
+    low, high = bounds.interval(LEVEL)
+    return Gain(bounds.total / bounds.weight, max(low, -1.0), min(high, 1.0))
 
-    Parameters
-    ----------
-    n, before, after : ndarray of shape (n_periods,)
-        The number of samples in each period, and the mean losses; NaN if unknown.
+
+def compare(before: Vector, after: Vector, y: Vector) -> Gain:
+    """Compare probabilities before and after calibration: arrays of shape ``(n_samples,)``.
 
     Examples
     --------
-    >>> gain = compare(np.full(4, 100.0), np.array([0.5, 0.6, 0.5, 0.6]), np.full(4, 0.4))
-    >>> gain.before, round(gain.p_value, 4), gain.n_lower, gain.is_clear
-    (0.55, 0.0138, 4, False)
+    >>> p = np.tile([0.2, 0.7], 1000)
+    >>> gain = compare(p, np.full(2000, 0.5), np.tile([0.0, 1.0], 1000))
+    >>> round(gain.mean, 3), gain.is_clear
+    (-0.185, True)
     """
-    from scipy.special import stdtr
-
-    known = ~np.isnan(before + after)
-    if not known.any():
-        return None
-    n, before, after = n[known], before[known], after[known]
-    difference, total = before - after, n.sum()
-    mean, p_value = float(n @ difference / total), math.nan
-    if len(n) >= _MIN_PERIODS:
-        error = math.sqrt(float(n @ (difference - mean) ** 2) / (len(n) - 1) / total)
-        t = abs(mean) / error if error else math.inf * abs(mean) if mean else 0.0
-        p_value = 2.0 * float(stdtr(len(n) - 1, -t))
-    last = difference[-_LAST:]
-    before_mean, after_mean = float(n @ before / total), float(n @ after / total)
-    return Gain(before_mean, after_mean, p_value, int((last > 0.0).sum()), len(last))
+    bounds = MeanBounds()
+    bounds.add_events(before, after, y, np.ones(len(y)), 0.0)
+    gain = gain_of(bounds)
+    assert gain is not None, "there must be a sample"
+    return gain
 
 
 def gain_in_words(gain: Gain) -> str:
-    r"""Return sentences about the log loss before and after calibration.
+    """Return a sentence about the Brier score before and after calibration.
 
     Examples
     --------
-    >>> gain_in_words(Gain(0.5, 0.43, 0.0001, 10, 10))[:63]
-    'Calibration lowers the log loss by 14\xa0%, from 0.5000 to 0.4300.'
-    >>> print(gain_in_words(Gain(0.5, 0.49, 0.2, 6, 10)))
-    Log loss 0.5000 → 0.4900, lower in 6 of the last 10 periods; the difference may be chance.
+    >>> gain_in_words(Gain(0.0285, 0.0147, 0.0421))
+    'Calibration lowers the Brier score, by 0.0285 on average (between 0.0147 and 0.0421).'
+    >>> gain_in_words(Gain(0.0011, -0.0012, 0.0034))
+    'The Brier score is 0.0011 lower after calibration; that may be chance (−0.0012 to 0.0034).'
     """
-    if math.isnan(gain.p_value):
-        means = f"{gain.before:.4f} before calibration, {gain.after:.4f} after it"
-        return f"Too few samples to compare the log losses: {means}."
-    lower = gain.after < gain.before
-    if not gain.is_clear:
-        return _unclear_in_words(gain, lower)
-    share = abs(gain.after - gain.before) / gain.before if gain.before else math.inf
-    by = f" by {_percent(share)}" if math.isfinite(share) else ""
-    n = gain.n_lower if lower else gain.n_last - gain.n_lower
-    periods = "each" if n == gain.n_last else str(n)
+    if gain.is_clear:
+        ends = sorted([abs(gain.low), abs(gain.high)])
+        return (
+            f"Calibration {'lowers' if gain.low > 0.0 else 'raises'} the Brier score, by"
+            f" {abs(gain.mean):.4f} on average (between {ends[0]:.4f} and {ends[1]:.4f})."
+        )
+    if not gain.mean:
+        return "The Brier score is the same before and after calibration."
+    low, high = sorted([gain.low, gain.high] if gain.mean > 0.0 else [-gain.low, -gain.high])
     return (
-        f"Calibration {'lowers' if lower else 'raises'} the log loss{by}, from"
-        f" {gain.before:.4f} to {gain.after:.4f}. It is {'lower' if lower else 'higher'} in"
-        f" {periods} of the last {gain.n_last} periods."
+        f"The Brier score is {abs(gain.mean):.4f} {'lower' if gain.mean > 0.0 else 'higher'} after"
+        f" calibration; that may be chance ({_signed(low)} to {_signed(high)})."
     )
 
 
-def _unclear_in_words(gain: Gain, lower: bool) -> str:
-    """Return a sentence about a difference that the test does not confirm."""
-    means = f"Log loss {gain.before:.4f} → {gain.after:.4f}"
-    if gain.before == gain.after:
-        return f"{means}, no difference."
-    n, last = gain.n_lower if lower else gain.n_last - gain.n_lower, gain.n_last
-    how = "lower" if lower else "higher"
-    if last == _LAST:  # there may have been more
-        return f"{means}, {how} in {n} of the last {last} periods; the difference may be chance."
-    if n == last:
-        return f"{means}, {how} in all {n} periods; too few periods to rule out chance."
-    return f"{means}, {how} in {n} of {last} periods; the difference may be chance."
+def losses_in_words(before: Vector, after: Vector) -> str:
+    """Return a sentence about log losses, and how much of their difference a few rows make.
+
+    Arrays of the shape ``(n_samples,)``: the log loss of each sample.
+
+    Examples
+    --------
+    >>> before, after = np.full(1000, 0.5), np.full(1000, 0.49)
+    >>> before[:7] = 30.0
+    >>> losses_in_words(before, after)[:49]
+    'Log loss 0.7065 before calibration, 0.4900 after.'
+    >>> losses_in_words(before, after)[50:]
+    '4 of 1,000 rows make more than half of the difference.'
+    """
+    words = f"Log loss {before.mean():.4f} before calibration, {after.mean():.4f} after."
+    difference = before - after
+    total = float(difference.sum())
+    shares = np.cumsum(np.sort(difference * math.copysign(1.0, total))[::-1])
+    n_rows = int(np.searchsorted(shares > 0.5 * abs(total), True)) + 1
+    if total and n_rows <= len(difference) * _FEW:
+        rows = "1 of" if n_rows == 1 else f"{n_rows:,} of"
+        verb = "makes" if n_rows == 1 else "make"
+        words += f" {rows} {len(difference):,} rows {verb} more than half of the difference."
+    return words
 
 
-def _percent(share: float) -> str:
-    number = f"{100 * share:.0f}" if share >= 0.01 else f"{100 * share:.1g}"
-    return f"{number}\N{NO-BREAK SPACE}%"
+def evidence_in_words(name: str, p: Vector, y: Vector, rows: Vector) -> str:
+    """Return a sentence about the evidence against probabilities, in their order.
+
+    Arrays of the shape ``(n_samples,)``: probabilities, labels, and the numbers of their rows.
+
+    Examples
+    --------
+    >>> p, y = np.full(1000, 0.5), np.tile([0.0, 1.0], 500)
+    >>> evidence_in_words("p", p, y, np.arange(1.0, 1001.0))
+    'The evidence against p stays small: its e-value is at most 1.'
+    >>> evidence_in_words("p", p, np.ones(1000), np.arange(1.0, 1001.0))[:47]
+    'The evidence against p begins at about row 1: i'
+    """
+    bets = new_bets(spends=True)
+    bets.update_many(p, y, np.ones(len(y)))
+    if bets.largest < -math.log(LEVEL):
+        most = math.exp(bets.largest)
+        return f"The evidence against {name} stays small: its e-value is at most {most:.3g}."
+    row = int(rows[min(bets.since(), len(rows) - 1)])
+    if math.isinf(bets.largest):
+        value = "is infinite, since a label had the probability 0"
+    else:
+        value = f"reaches 10^{bets.largest / math.log(10.0):.0f}"
+    return (
+        f"The evidence against {name} begins at about row {row:,}: its e-value {value}."
+        f" By the best bet {leader_in_words(bets)}."
+    )
+
+
+def _signed(number: float) -> str:
+    return f"{number:.4f}".replace("-", "\N{MINUS SIGN}")
 
 
 def rounded(p: float) -> str:
