@@ -16,7 +16,7 @@ from scipy.special import expit
 from streamcal import CalibratedClassifier
 from streamcal.kernels.bets import Bets
 from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
-from streamcal.monitoring._maps import all_bets
+from streamcal.monitoring.fixed_bets import all_bets
 
 PROBABILITIES = st.one_of(
     st.sampled_from([0.5, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-9, 1.0 - 1e-9)

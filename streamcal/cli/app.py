@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 import streamcal
-from streamcal.cli import calibrate, decide, demo, plot, report, thresholds, watch
+from streamcal.cli import calibrate, check, decide, demo, plot, report, thresholds, watch
 from streamcal.cli.console import ended_early, failure
 
 
@@ -50,6 +50,7 @@ for _command, _lines in (
     (thresholds.thresholds, thresholds.EXAMPLES),
     (decide.decide, decide.EXAMPLES),
     (report.report, report.EXAMPLES),
+    (check.check, check.EXAMPLES),
     (watch.watch, watch.EXAMPLES),
     (demo.demo, demo.EXAMPLES),
 ):

@@ -24,7 +24,7 @@ from streamcal._state import (
 from streamcal._validation import MOST_COUNT
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.metrics.log_loss import log_losses
-from streamcal.monitoring._maps import leader_in_words, new_bets
+from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 
 TIMELINE = "timeline"
 """The name of the record among the states."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
 from streamcal._validation import as_within, check_label
 from streamcal.metrics.base import as_event, is_no_prediction
-from streamcal.monitoring._maps import leader_in_words, new_bets
+from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 
 
 class Betting(Stateful):

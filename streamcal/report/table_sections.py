@@ -17,7 +17,7 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.metrics.corp import mean_score_of
 from streamcal.metrics.log_loss import RULE, log_losses
-from streamcal.monitoring._maps import new_bets
+from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin

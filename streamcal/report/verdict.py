@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels.mean_bounds import MeanBounds
-from streamcal.monitoring._maps import leader_in_words, new_bets
+from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 from streamcal.report.content import listed
 
 LEVEL = 0.01

@@ -1,0 +1,152 @@
+"""``streamcal check``: whether probabilities are right; exit status 3 is an alarm."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
+from streamcal.cli.files import check_exists
+from streamcal.cli.options import (
+    COLUMNS,
+    BinaryLabelOption,
+    FormatOption,
+    JsonOption,
+    OnError,
+    OnErrorOption,
+    QuietOption,
+    TableArgument,
+    column_option,
+)
+from streamcal.cli.rows import RowReader, binary_label_column, group_rows, probability_column
+from streamcal.cli.summary import Summary
+
+if TYPE_CHECKING:
+    from streamcal.monitoring import CalibrationTest
+
+EXAMPLES = (
+    "streamcal check scores.csv --prob p --label y",
+    "streamcal check scores.csv --prob p --label y --key country --alpha 0.01",
+)
+ALARM = 3
+"""The exit status if there is an alarm."""
+
+
+def check(
+    table: TableArgument,
+    prob: Annotated[str, column_option("The probability of the label 1.", "--prob")],
+    label: BinaryLabelOption,
+    key: Annotated[
+        str | None, column_option("Test each value of this column by itself.", "--key")
+    ] = None,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="The greatest chance of a false alarm; with --key, the greatest expected share of"
+            " false ones among the keys that are named.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = 0.05,
+    file_format: FormatOption = None,
+    on_error: OnErrorOption = OnError.stop,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Test whether probabilities are right; the exit status is 3 if they are not.
+
+    The rows are tested in their order, as they would have been in a stream. Prints a line for each
+    alarm: since about which row, the evidence, and what the probabilities should be.
+    """
+    from streamcal.monitoring import CalibrationTest
+    from streamcal.tables.open import format_of
+    from streamcal.tables.output import standard_output
+
+    with usage_errors():
+        check_exists(table)
+        summary = Summary(quiet=quiet, as_json=json)
+        kind = format_of(table, given=file_format)
+        CalibrationTest(alpha)
+    reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+    with data_errors(table), summary:
+        standard_output()  # raises now if it is closed, not after all the work
+        tests = _tests(table, kind, reader, key, alpha, quiet)
+        alarms = _alarms(tests, alpha, by_key=key is not None)
+        for name in alarms:
+            typer.echo(_in_words(tests[name], prob if name is None else f"{key} {name}"))
+        n_rows = sum(test.n_samples for test in tests.values())
+        summary.add_skipped(reader)
+        values: dict[str, Any] = {
+            "rows": n_rows,
+            "alarms": [None if name is None else str(name) for name in alarms],
+        }
+        if key is None:
+            (test,) = tests.values()
+            values |= {"log_e_value": test.log_e_value, "p_value": test.p_value}
+            summary.add(
+                f"{count_rows(n_rows)}, e-value {_shown(test.log_e_value)},"
+                f" p-value {test.p_value:.3g}: {'an alarm' if alarms else 'no alarm'}",
+                **values,
+            )
+        else:
+            summary.add(
+                f"{count_rows(n_rows)}, {len(tests):,} keys, {len(alarms):,} of them wrong",
+                **values,
+                keys=len(tests),
+            )
+    if alarms:
+        raise typer.Exit(ALARM)
+
+
+def _tests(
+    table: Path, kind: str, reader: RowReader, key: str | None, alpha: float, quiet: bool
+) -> "dict[Any, CalibrationTest]":
+    """Return the test of each key after all labelled rows."""
+    from streamcal.monitoring import CalibrationTest
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import open_table
+
+    tests: dict[Any, CalibrationTest] = {}
+    names = reader.names if key is None else [*reader.names, key]
+    with (
+        open_table(table, names, format=kind) as source,
+        progress(source, "testing", hidden=quiet) as show,
+    ):
+        for rows in reader.iterate(source):
+            p, y = rows.values
+            for name, at in group_rows(rows, key).items():
+                known = ~np.isnan(y[at])
+                if known.any():
+                    test = tests.setdefault(name, CalibrationTest(alpha))
+                    test.update_many(y[at][known] == 1.0, p[at][known])
+            show()
+    if not tests:
+        raise TableError("has no labelled rows: there is nothing to test")
+    return tests
+
+
+def _alarms(tests: "dict[Any, CalibrationTest]", alpha: float, *, by_key: bool) -> list[Any]:
+    """Return the keys with an alarm, the clearest first."""
+    from streamcal.monitoring import e_bh
+
+    if by_key:
+        return e_bh({name: test.log_e_value for name, test in tests.items()}, alpha)
+    return [name for name, test in tests.items() if test.rejected]
+
+
+def _in_words(test: "CalibrationTest", name: str) -> str:
+    """Return an alarm in words."""
+    since = 0 if test.since is None else test.since
+    return (
+        f"{name} is wrong since about labelled row {since + 1:,} of {test.n_samples:,}: e-value"
+        f" {_shown(test.log_e_value)}; by the best bet {test.in_words}"
+    )
+
+
+def _shown(log_e_value: float) -> str:
+    """Return an e-value, the power of ten of a large one."""
+    if log_e_value == math.inf:
+        return "infinite (a label had the probability 0)"
+    digits = log_e_value / math.log(10.0)
+    return f"{math.exp(log_e_value):.3g}" if digits < 4.0 else f"10^{digits:.0f}"
