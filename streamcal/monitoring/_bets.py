@@ -19,6 +19,7 @@ from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
 from streamcal._validation import as_within, check_label
 from streamcal.kernels.bets import Bets
 from streamcal.metrics.base import as_event, is_no_prediction
+from streamcal.monitoring._interleaved import Interleaved
 
 SHIFTS = (-0.8, -0.3, 0.0, 0.3, 0.8)
 SLOPES = (0.55, 0.8, 1.0, 1.25, 1.8)
@@ -59,7 +60,10 @@ class Betting(Stateful):
 
     def _begin(self) -> None:
         """Take fresh stakes, as before the first sample."""
-        self._bets = Bets(*_all_bets(), self._spends)
+        self._bets: Bets | Interleaved = self._fresh()
+
+    def _fresh(self) -> Bets:
+        return Bets(*_all_bets(), self._spends)
 
     @property
     def n_samples(self) -> int:
@@ -78,10 +82,15 @@ class Betting(Stateful):
         return restore, (self.to_bytes(),)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
+        if isinstance(self._bets, Interleaved):
+            return self._bets.freeze()
         stakes, others = self._bets.state()
         return {"n_samples": self.n_samples}, {"stakes": stakes, "others": others}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        if isinstance(self._bets, Interleaved):
+            self._bets.thaw(fields, arrays)
+            return
         stakes = array_of(arrays, "stakes", None, 3, finite=False)
         others = array_of(arrays, "others", 4, finite=False)
         self._bets.restore(as_int(fields["n_samples"], "n_samples"), stakes, others)
