@@ -11,6 +11,9 @@
   ones from the start. `CalibrationDrift(20_000)`, `CalibrationTest`, and river's `ADWIN` and
   `PageHinkley` on the Brier score: the share of streams that are found, with the median delay;
   alarms before the change are counted apart and left out.
+* *late*: right forecasts whose labels come up to 48 predictions later, 10,000 samples each: the
+  share of streams with an alarm of `CalibrationTest` in each order. Blocks of 48 share one uniform
+  draw; or labels are independent, and positive ones come at once. And wrong forecasts, as above.
 * *run length*: samples to a false alarm of `CalibrationDrift(run_length)`.
 """
 
@@ -29,16 +32,16 @@ from streamcal.monitoring import CalibrationDrift, CalibrationTest
 Vector = NDArray[np.float64]
 
 
-def alarm_of_test(p: Vector, y: Vector, alpha: float = 0.05) -> int | None:
-    """Return after how many samples `CalibrationTest` rejects."""
-    test = CalibrationTest(alpha)
+def alarm_of_test(p: Vector, y: Vector, **given: Any) -> int | None:
+    """Return after how many samples `CalibrationTest` rejects, at α = .05."""
+    test = CalibrationTest(**given)
     test.update_many(y, p)
     if not test.rejected:
         return None
     low, high = 0, len(p)  # the first time is between these
     while high - low > 1:
         middle = (low + high) // 2
-        test = CalibrationTest(alpha)
+        test = CalibrationTest(**given)
         test.update_many(y[:middle], p[:middle])
         low, high = (low, middle) if test.rejected else (middle, high)
     return high
@@ -67,6 +70,40 @@ def right(rng: np.random.Generator, n: int) -> dict[str, Vector]:
         "drifting base rate": expit(rng.normal(size=n) + 3.0 * np.sin(6.0 * hours)),
         "uniform": rng.random(n),
     }
+
+
+def late(n_repeats: int, rng: np.random.Generator, n: int = 10_000, horizon: int = 48) -> None:
+    """Print how many alarms there are where labels are late."""
+
+    def alarms(p: Vector, y: Vector, arrival: NDArray[np.intp]) -> dict[str, int | None]:
+        """Return after how many samples each order alarms; ``arrival`` sorts by it."""
+        return {
+            "arrival": alarm_of_test(p[arrival], y[arrival]),
+            "interleaved": alarm_of_test(p, y, order="interleaved", horizon=horizon),
+        }
+
+    found: dict[str, list[dict[str, int | None]]] = {}
+    for _ in range(n_repeats):
+        p, draws = expit(rng.normal(size=n)), rng.random(n)
+        shared = np.repeat(draws[::horizon], horizon)[:n]
+        y, now = (draws < p).astype(float), np.arange(n)
+        found.setdefault("blocks share a draw", []).append(
+            alarms(p, (shared < p).astype(float), now)
+        )
+        quick = np.argsort(np.where(y > 0.0, now, now + horizon - 0.5))
+        found.setdefault("positives come at once", []).append(alarms(p, y, quick))
+    for _ in range(max(n_repeats // 4, 1)):
+        for name, (shift, slope) in {"+.5": (0.5, 1.0), "+1": (1.0, 1.0), "½": (0.0, 0.5)}.items():
+            z = rng.normal(size=n)
+            y = (rng.random(n) < expit(shift + slope * z)).astype(float)
+            found.setdefault(name, []).append(alarms(expit(z), y, np.arange(n)))
+    for name, each in found.items():
+        for order in each[0]:
+            at = [of[order] or np.inf for of in each]
+            print(
+                f"late, {name}, {order}: {np.mean(np.isfinite(at)):.3f} alarmed,"
+                f" median {np.median(at):.0f}"
+            )
 
 
 def quadratic(misfit: float) -> tuple[Vector, Vector]:
@@ -136,6 +173,7 @@ def main() -> None:
                     f" {n_repeats - len(given)} earlier"
                 )
 
+    late(n_repeats, rng)
     for run_length in (1_000, 20_000):
         lengths = []
         for _ in range(max(n_repeats // 5, 1)):
