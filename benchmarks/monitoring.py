@@ -18,6 +18,7 @@
 """
 
 import argparse
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -35,16 +36,15 @@ Vector = NDArray[np.float64]
 def alarm_of_test(p: Vector, y: Vector, **given: Any) -> int | None:
     """Return after how many samples `CalibrationTest` rejects, at α = .05."""
     test = CalibrationTest(**given)
-    test.update_many(y, p)
-    if not test.rejected:
-        return None
-    low, high = 0, len(p)  # the first time is between these
-    while high - low > 1:
-        middle = (low + high) // 2
-        test = CalibrationTest(**given)
-        test.update_many(y[:middle], p[:middle])
-        low, high = (low, middle) if test.rejected else (middle, high)
-    return high
+    for start in range(0, len(p), 500):
+        before, part = copy.deepcopy(test), slice(start, start + 500)
+        test.update_many(y[part], p[part])
+        if test.rejected:
+            for at, (label, score) in enumerate(zip(y[part], p[part], strict=True), start + 1):
+                before.update(label, score)
+                if before.rejected:
+                    return at
+    return None
 
 
 def alarm_of(detector: Any, p: Vector, y: Vector) -> int | None:
@@ -72,31 +72,46 @@ def right(rng: np.random.Generator, n: int) -> dict[str, Vector]:
     }
 
 
-def late(n_repeats: int, rng: np.random.Generator, n: int = 10_000, horizon: int = 48) -> None:
-    """Print how many alarms there are where labels are late."""
+HORIZON = 48  # predictions before which each label comes
 
-    def alarms(p: Vector, y: Vector, arrival: NDArray[np.intp]) -> dict[str, int | None]:
-        """Return after how many samples each order alarms; ``arrival`` sorts by it."""
-        return {
-            "arrival": alarm_of_test(p[arrival], y[arrival]),
-            "interleaved": alarm_of_test(p, y, order="interleaved", horizon=horizon),
-        }
 
+def alarms(p: Vector, y: Vector, by_arrival: NDArray[np.intp]) -> dict[str, int | None]:
+    """Return after how many samples `CalibrationTest` alarms in each order."""
+    return {
+        "arrival": alarm_of_test(p[by_arrival], y[by_arrival]),
+        "interleaved": alarm_of_test(p, y, order="interleaved", horizon=HORIZON),
+    }
+
+
+def late_and_right(n_repeats: int, n: int = 10_000) -> None:
+    """Print how many false alarms there are where labels are late."""
+    rng, now = np.random.default_rng(1), np.arange(n)
     found: dict[str, list[dict[str, int | None]]] = {}
     for _ in range(n_repeats):
         p, draws = expit(rng.normal(size=n)), rng.random(n)
-        shared = np.repeat(draws[::horizon], horizon)[:n]
-        y, now = (draws < p).astype(float), np.arange(n)
-        found.setdefault("blocks share a draw", []).append(
-            alarms(p, (shared < p).astype(float), now)
-        )
-        quick = np.argsort(np.where(y > 0.0, now, now + horizon - 0.5))
-        found.setdefault("positives come at once", []).append(alarms(p, y, quick))
-    for _ in range(max(n_repeats // 4, 1)):
+        shared = np.repeat(draws[::HORIZON], HORIZON)[:n]
+        same = alarms(p, (shared < p).astype(float), now)
+        found.setdefault("blocks share a draw", []).append(same)
+        y = (draws < p).astype(float)
+        by_arrival = np.argsort(np.where(y > 0.0, now, now + HORIZON - 0.5))
+        found.setdefault("positives come at once", []).append(alarms(p, y, by_arrival))
+    tell(found)
+
+
+def late_and_wrong(n_repeats: int, n: int = 10_000) -> None:
+    """Print how soon wrong forecasts are found where labels are late."""
+    rng, now = np.random.default_rng(2), np.arange(n)
+    found: dict[str, list[dict[str, int | None]]] = {}
+    for _ in range(n_repeats):
         for name, (shift, slope) in {"+.5": (0.5, 1.0), "+1": (1.0, 1.0), "½": (0.0, 0.5)}.items():
             z = rng.normal(size=n)
             y = (rng.random(n) < expit(shift + slope * z)).astype(float)
-            found.setdefault(name, []).append(alarms(expit(z), y, np.arange(n)))
+            found.setdefault(name, []).append(alarms(expit(z), y, now))
+    tell(found)
+
+
+def tell(found: dict[str, list[dict[str, int | None]]]) -> None:
+    """Print the share of streams with an alarm, and the median."""
     for name, each in found.items():
         for order in each[0]:
             at = [of[order] or np.inf for of in each]
@@ -173,7 +188,8 @@ def main() -> None:
                     f" {n_repeats - len(given)} earlier"
                 )
 
-    late(n_repeats, rng)
+    late_and_right(n_repeats)
+    late_and_wrong(max(n_repeats // 4, 1))
     for run_length in (1_000, 20_000):
         lengths = []
         for _ in range(max(n_repeats // 5, 1)):

@@ -51,11 +51,12 @@ class CalibrationTest(Betting):
     negatives, right probabilities raise alarms. So they do where outcomes within the delay depend
     on each other: 54 % of streams with labels 48 late, of blocks of 48 that share one draw.
     The order "interleaved" is valid for both: E[yₜ | p₁ … pₜ, y₁ … yₜ₋ₕ] = pₜ is enough, with
-    h = ``horizon``, and delays within it don't matter. There are h products of bets; prediction t
-    belongs to the product t mod h, so each product has its label before it bets again. Their mean
-    is the e-value. A label counts when it is h predictions old. Until then it counts as the label
-    that is worse for its product, which keeps the promise at each instant [2]_. So does a label
-    that does not come in time: it is counted in `n_late`, and ignored when it comes.
+    h = ``horizon``, given also which of these labels did not come in time; delays within the
+    horizon don't matter. There are h products of bets; prediction t belongs to the product t mod h,
+    so each product has its label before it bets again. Their mean is the e-value. A label counts
+    when h predictions have been made since its own, with it. Until then it counts as the label that
+    is worse for its product, which keeps the promise at each instant [2]_. So does a label that
+    does not come in time: it is counted in `n_late`, and ignored when it comes.
     The price: each product learns from n / h samples alone. Evidence grows about h times as slowly;
     memory is O(h), a time O(h) for each sample.
 
@@ -76,8 +77,8 @@ class CalibrationTest(Betting):
        Wiley, chapter 2. Henzi, A., Puke, M., Dimitriadis, T. and Ziegel, J. (2023). A safe
        Hosmer-Lemeshow test. arXiv 2203.00426: the same hypothesis in a batch.
     .. [2] Henzi, A. and Ziegel, J. F. (2022). Valid sequential inference on probability forecast
-       performance. Biometrika 109(3), 647-663: interleaved products. That a label which isn't due
-       counts as the worse one is ours; the proof stands in the module of the products.
+       performance. Biometrika 109(3), 647-663: interleaved products. The proof for labels that
+       are not due, or too late, stands in ``streamcal/monitoring/_interleaved.py``.
 
     Examples
     --------
