@@ -11,10 +11,14 @@
   ones from the start. `CalibrationDrift(20_000)`, `CalibrationTest`, and river's `ADWIN` and
   `PageHinkley` on the Brier score: the share of streams that are found, with the median delay;
   alarms before the change are counted apart and left out.
+* *late*: right forecasts whose labels come up to 48 predictions later, 10,000 samples each: the
+  share of streams with an alarm of `CalibrationTest` in each order. Blocks of 48 share one uniform
+  draw; or labels are independent, and positive ones come at once. And wrong forecasts, as above.
 * *run length*: samples to a false alarm of `CalibrationDrift(run_length)`.
 """
 
 import argparse
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -29,19 +33,18 @@ from streamcal.monitoring import CalibrationDrift, CalibrationTest
 Vector = NDArray[np.float64]
 
 
-def alarm_of_test(p: Vector, y: Vector, alpha: float = 0.05) -> int | None:
-    """Return after how many samples `CalibrationTest` rejects."""
-    test = CalibrationTest(alpha)
-    test.update_many(y, p)
-    if not test.rejected:
-        return None
-    low, high = 0, len(p)  # the first time is between these
-    while high - low > 1:
-        middle = (low + high) // 2
-        test = CalibrationTest(alpha)
-        test.update_many(y[:middle], p[:middle])
-        low, high = (low, middle) if test.rejected else (middle, high)
-    return high
+def alarm_of_test(p: Vector, y: Vector, **given: Any) -> int | None:
+    """Return after how many samples `CalibrationTest` rejects, at α = .05."""
+    test = CalibrationTest(**given)
+    for start in range(0, len(p), 500):
+        before, part = copy.deepcopy(test), slice(start, start + 500)
+        test.update_many(y[part], p[part])
+        if test.rejected:
+            for at, (label, score) in enumerate(zip(y[part], p[part], strict=True), start + 1):
+                before.update(label, score)
+                if before.rejected:
+                    return at
+    return None
 
 
 def alarm_of(detector: Any, p: Vector, y: Vector) -> int | None:
@@ -67,6 +70,55 @@ def right(rng: np.random.Generator, n: int) -> dict[str, Vector]:
         "drifting base rate": expit(rng.normal(size=n) + 3.0 * np.sin(6.0 * hours)),
         "uniform": rng.random(n),
     }
+
+
+HORIZON = 48  # predictions before which each label comes
+
+
+def alarms(p: Vector, y: Vector, by_arrival: NDArray[np.intp]) -> dict[str, int | None]:
+    """Return after how many samples `CalibrationTest` alarms in each order."""
+    return {
+        "arrival": alarm_of_test(p[by_arrival], y[by_arrival]),
+        "interleaved": alarm_of_test(p, y, order="interleaved", horizon=HORIZON),
+    }
+
+
+def late_and_right(n_repeats: int, n: int = 10_000) -> None:
+    """Print how many false alarms there are where labels are late."""
+    rng, now = np.random.default_rng(1), np.arange(n)
+    found: dict[str, list[dict[str, int | None]]] = {}
+    for _ in range(n_repeats):
+        p, draws = expit(rng.normal(size=n)), rng.random(n)
+        shared = np.repeat(draws[::HORIZON], HORIZON)[:n]
+        same = alarms(p, (shared < p).astype(float), now)
+        found.setdefault("blocks share a draw", []).append(same)
+        y = (draws < p).astype(float)
+        by_arrival = np.argsort(np.where(y > 0.0, now, now + HORIZON - 0.5))
+        found.setdefault("positives come at once", []).append(alarms(p, y, by_arrival))
+    tell(found)
+
+
+def late_and_wrong(n_repeats: int, n: int = 10_000) -> None:
+    """Print how soon wrong forecasts are found where labels are late."""
+    rng, now = np.random.default_rng(2), np.arange(n)
+    found: dict[str, list[dict[str, int | None]]] = {}
+    for _ in range(n_repeats):
+        for name, (shift, slope) in {"+.5": (0.5, 1.0), "+1": (1.0, 1.0), "½": (0.0, 0.5)}.items():
+            z = rng.normal(size=n)
+            y = (rng.random(n) < expit(shift + slope * z)).astype(float)
+            found.setdefault(name, []).append(alarms(expit(z), y, now))
+    tell(found)
+
+
+def tell(found: dict[str, list[dict[str, int | None]]]) -> None:
+    """Print the share of streams with an alarm, and the median."""
+    for name, each in found.items():
+        for order in each[0]:
+            at = [of[order] or np.inf for of in each]
+            print(
+                f"late, {name}, {order}: {np.mean(np.isfinite(at)):.3f} alarmed,"
+                f" median {np.median(at):.0f}"
+            )
 
 
 def quadratic(misfit: float) -> tuple[Vector, Vector]:
@@ -136,6 +188,8 @@ def main() -> None:
                     f" {n_repeats - len(given)} earlier"
                 )
 
+    late_and_right(n_repeats)
+    late_and_wrong(max(n_repeats // 4, 1))
     for run_length in (1_000, 20_000):
         lengths = []
         for _ in range(max(n_repeats // 5, 1)):

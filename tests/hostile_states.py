@@ -161,6 +161,16 @@ def compared(comparison: ForecastComparison, i: int) -> None:
     comparison.update(i % 3 == 0, SCORES[i], SCORES[i + 1], 0.5 if i % 4 else 1.0)
 
 
+def watched_late(test: CalibrationTest, i: int) -> None:
+    shares = [{"a": p, "b": 1.0 - p} for p in SCORES[i : i + 3]]
+    number = test.add_prediction(shares[0])
+    assert number is not None
+    if i % 5 == 1:
+        test.update_group("a", shares)
+    elif number > 1 and i % 3 and i % 5 != 2:
+        test.add_label("ab"[i % 2], number - 1)
+
+
 def expiring(expiry: Expiry, i: int) -> None:
     names = {name for name in expiry.before_mark if len(expiry.before_mark) < 9}
     expiry.count(i % 5)
@@ -226,7 +236,12 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "BetaCalibrator": [Example(lambda: BetaCalibrator(half_life=80.0), binary)],
     "CalibrationDrift": [Example(lambda: CalibrationDrift(50.0), watched)],
-    "CalibrationTest": [Example(CalibrationTest, watched)],
+    "CalibrationTest": [
+        Example(CalibrationTest, watched),
+        Example(lambda: CalibrationTest(order="interleaved", horizon=3), watched),
+        Example(lambda: CalibrationTest(0.05, None, "interleaved", 2), watched_late),
+        Example(lambda: CalibrationTest(0.05, "a", "interleaved", 4), watched_late),
+    ],
     "CalibratedClassifier": [
         Example(lambda: CalibratedClassifier(logistic()), truths, of_logistic),
         Example(lambda: CalibratedClassifier(of_bayes()["classifier"]), words, of_bayes),
@@ -681,8 +696,14 @@ def use(learner: Any) -> None:
         assert 0.0 <= learner.p_value <= 1.0
         assert learner.since is None or 0 <= learner.since <= learner.n_samples
         for i in range(40):
-            learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})
+            event = "a" if learner.pos_val is None else learner.pos_val
+            if learner.order == "arrival" or i % 3:
+                learner.update(event, {event: SCORES[i]})
+                learner.update_group(event, [{event: SCORES[i]}] * 2)
+            else:
+                learner.add_label(event, learner.add_prediction({event: SCORES[i]}))
             assert not math.isnan(learner.log_e_value)
+            assert 0 <= learner.n_late <= learner.n_samples
     elif isinstance(learner, CalibrationDrift):
         for i in range(60):
             learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})

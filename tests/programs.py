@@ -1332,6 +1332,21 @@ def _add_alarms() -> None:
         p = np.array([float(draw.probability()) for _ in range(draw.size())])
         test.update_many(np.array([draw.random.random() < each for each in p.tolist()]), p)
 
+    def update_group(draw: Draw, test: Any, held: list[Any]) -> None:
+        p = [float(draw.probability()) for _ in range(draw.pick([1, 2, 5]))]
+        test.update_group(draw.chance(p[0]), p, draw.pick([1.0, 0.25]))
+
+    def update_late(draw: Draw, test: Any, held: list[Any]) -> None:
+        if test.order == "interleaved":
+            held.append(test.add_prediction(float(draw.probability())))
+            if draw.chance(0.8):
+                test.add_label(draw.chance(0.5), held.pop(draw.random.randrange(len(held))))
+
+    def alarm(draw: Draw) -> Any:
+        alpha, horizon = draw.pick([0.05, 0.9]), draw.pick([None, None, 1, 2, 7])
+        order = "arrival" if horizon is None else "interleaved"
+        return CalibrationTest(alpha, order=order, horizon=horizon)
+
     def merge(draw: Draw, test: Any, held: list[Any]) -> None:
         other = CalibrationTest()
         update_many(draw, other, held)
@@ -1348,7 +1363,7 @@ def _add_alarms() -> None:
         return monitor.log_e_value, monitor.p_value, since
 
     CASES[CalibrationTest] = Case(
-        lambda draw: CalibrationTest(draw.pick([0.05, 0.9])), [update, update_many, merge], ask
+        alarm, [update, update_many, update_group, update_late, merge], ask
     )
     CASES[CalibrationDrift] = Case(
         lambda draw: CalibrationDrift(draw.pick([2.0, 1e9])), [update], ask

@@ -139,6 +139,24 @@ cdef class Bets:
                 return i + 1
         return p.shape[0]
 
+    def update_group(self, const double[::1] p, const double[::1] happened, double w):
+        """Settle all bets by rows that share an outcome, as one sample of weight w; they spend.
+
+        Each row has an equal part of w. Given the past, the likelihood ratio L of each row has at
+        most the mean 1; then so has the product of all L^(w / n_rows), by Hölder's inequality, as
+        these powers have a sum of at most 1. A product over a part of the rows is looked at by
+        nobody: those who stop there may know the outcome.
+        """
+        cdef Py_ssize_t i
+        cdef int64_t n_samples = self.n_samples
+        cdef double largest = self.largest
+        if happened.shape[0] != p.shape[0] or not p.shape[0] or not self.spends:
+            raise ValueError("there must be rows, with an event each, and stakes that are spent")
+        for i in range(p.shape[0]):
+            self.n_samples = n_samples  # so the first row alone takes fresh stakes
+            self.settle(p[i], happened[i] != 0.0, w / p.shape[0])
+        self.largest = fmax(largest, self.mean_of_stakes())
+
     def multiply(self, double log_factor):
         """Multiply all stakes by exp(log_factor)."""
         self.log_unit += log_factor

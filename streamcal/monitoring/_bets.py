@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
 from streamcal._validation import as_within, check_label
+from streamcal.kernels.bets import Bets
 from streamcal.metrics.base import as_event, is_no_prediction
+from streamcal.monitoring._interleaved import Interleaved
 from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 
 
@@ -32,7 +34,10 @@ class Betting(Stateful):
 
     def _begin(self) -> None:
         """Take fresh stakes, as before the first sample."""
-        self._bets = new_bets(spends=self._spends)
+        self._bets: Bets | Interleaved = self._fresh()
+
+    def _fresh(self) -> Bets:
+        return new_bets(spends=self._spends)
 
     @property
     def n_samples(self) -> int:
@@ -42,7 +47,8 @@ class Betting(Stateful):
     @property
     def in_words(self) -> str:
         """What the probabilities should be, by the bet that has gained most."""
-        return leader_in_words(self._bets)
+        bets = self._bets
+        return leader_in_words(bets.leading() if isinstance(bets, Interleaved) else bets)
 
     def _add(self, y_true: Any, y_pred: Any, w: Any) -> None:
         """Add a sample; nothing if there is no prediction."""
@@ -56,10 +62,15 @@ class Betting(Stateful):
         return restore, (self.to_bytes(),)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
+        if isinstance(self._bets, Interleaved):
+            return self._bets.freeze()
         stakes, others = self._bets.state()
         return {"n_samples": self.n_samples}, {"stakes": stakes, "others": others}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        if isinstance(self._bets, Interleaved):
+            self._bets.thaw(fields, arrays)
+            return
         stakes = array_of(arrays, "stakes", None, 4, finite=False)
         others = array_of(arrays, "others", 4, finite=False)
         self._bets.restore(as_int(fields["n_samples"], "n_samples"), stakes, others)
