@@ -14,6 +14,9 @@
 * *late*: right forecasts whose labels come up to 48 predictions later, 10,000 samples each: the
   share of streams with an alarm of `CalibrationTest` in each order. Blocks of 48 share one uniform
   draw; or labels are independent, and positive ones come at once. And wrong forecasts, as above.
+* *segments*: 100 segments of 200 samples each, 10 of them with log odds that are too low by 1.
+  `e_bh` (α = .05) after all 20,000 samples, with the e-values then, and with those that last: the
+  share of the names that are false, and of the wrong segments that are named, in the mean.
 * *run length*: samples to a false alarm of `CalibrationDrift(run_length)`.
 """
 
@@ -28,7 +31,7 @@ from river import drift
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from streamcal.monitoring import CalibrationDrift, CalibrationTest
+from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
 
 Vector = NDArray[np.float64]
 
@@ -190,6 +193,25 @@ def main() -> None:
 
     late_and_right(n_repeats)
     late_and_wrong(max(n_repeats // 4, 1))
+    of_segments: dict[str, list[tuple[float, float]]] = {"now": [], "lasting": []}
+    for _ in range(n_repeats):
+        tests = {name: CalibrationTest() for name in range(100)}
+        for name, test in tests.items():
+            z = rng.normal(size=200)
+            test.update_many((rng.random(200) < expit(z + (name < 10))).astype(float), expit(z))
+        for which, values in (
+            ("now", {name: test.log_e_value for name, test in tests.items()}),
+            ("lasting", {name: test.log_lasting_e_value for name, test in tests.items()}),
+        ):
+            named = np.array(e_bh(values))
+            false = np.mean(named >= 10) if len(named) else 0.0
+            of_segments[which].append((float(false), float(np.sum(named < 10)) / 10.0))
+    for which, pairs in shares.items():
+        false, found_share = np.mean(pairs, axis=0)
+        print(
+            f"segments, e-values {which}: {false:.4f} of the names false, {found_share:.3f} found"
+        )
+
     for run_length in (1_000, 20_000):
         lengths = []
         for _ in range(max(n_repeats // 5, 1)):

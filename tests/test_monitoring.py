@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model
+from scipy.integrate import quad
 from scipy.special import expit
 
 from streamcal import CalibratedClassifier
 from streamcal.kernels.bets import Bets
 from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
+from streamcal.monitoring.calibration import _adjusted
 from streamcal.monitoring.fixed_bets import all_bets
 
 PROBABILITIES = st.one_of(
@@ -296,6 +298,22 @@ def test_e_bh_by_its_definition(values: list[float], alpha: float) -> None:
     fitting = [k for k in range(1, n + 1) if ranked[k - 1] >= math.log(n / (alpha * k))]
     assert len(found) == max(fitting, default=0)
     assert sorted(values[i] for i in found) == sorted(ranked[: len(found)])
+
+
+def test_lasting_evidence_is_an_e_value_and_never_falls() -> None:
+    """Its mean is at most 1 if the largest e-value has the heaviest tail, P(M ≥ m) = 1 / m."""
+    mean, _ = quad(lambda u: math.exp(_adjusted(u) - u), 0.0, 5_000.0, limit=2_000)
+    assert 0.99 < mean + 1.0 / 5_000.0 <= 1.0 + 1e-6  # beyond 5,000 there is 1 / u² of it
+    grid = [_adjusted(u) for u in np.linspace(0.0, 800.0, 4_001)]
+    assert grid == sorted(grid)
+    p, y = stream(3_000, 1_000, 1.0, 1.0, 5)
+    test, before = CalibrationTest(), -math.inf
+    for start in range(0, 3_000, 100):
+        part = slice(start, start + 100)
+        # Evidence for a while, and then against it.
+        test.update_many(y[part] if start < 2_000 else p[part] > 0.5, p[part])
+        assert before <= test.log_lasting_e_value <= max(0.0, -math.log(test.p_value or 5e-324))
+        before = test.log_lasting_e_value
 
 
 def test_e_bh_refuses() -> None:

@@ -80,6 +80,9 @@ class CalibrationTest(Betting):
     .. [2] Henzi, A. and Ziegel, J. F. (2022). Valid sequential inference on probability forecast
        performance. Biometrika 109(3), 647-663: interleaved products. The proof for labels that
        are not due, or too late, stands in ``streamcal/monitoring/_interleaved.py``.
+    .. [3] Dawid, A. P., de Rooij, S., Shafer, G., Shen, A., Vereshchagin, N. and Vovk, V. (2011).
+       Insuring against loss of evidence in game-theoretic probability. Statistics and Probability
+       Letters 81(1), 157-162.
 
     Examples
     --------
@@ -312,6 +315,15 @@ class CalibrationTest(Betting):
         return self._bets.log_value()
 
     @property
+    def log_lasting_e_value(self) -> float:
+        """The logarithm of evidence that is never lost again, for a list of names that only grows.
+
+        An adjuster of the largest e-value m so far, (m − 1 − ln m) / (ln m)², which is an e-value
+        at each instant, too [3]_. At first it is 1/2.
+        """
+        return _adjusted(self._bets.largest)
+
+    @property
     def p_value(self) -> float:
         """1 / the largest e-value so far, at most 1; valid whenever one looks."""
         return math.exp(-self._bets.largest)
@@ -366,3 +378,18 @@ class CalibrationTest(Betting):
 def _happened(events: Iterable[Any], y_true: Any) -> Events:
     """Return which of the labels ``events`` is the true one."""
     return tuple(bool(y_true == event) for event in events)
+
+
+def _adjusted(log_largest: float) -> float:
+    """Return the logarithm of the adjusted largest e-value.
+
+    Examples
+    --------
+    >>> [round(math.exp(_adjusted(math.log(m))), 3) for m in (1.0, 1.001, 20.0, 1000.0)]
+    [0.5, 0.5, 1.783, 20.79]
+    """
+    u = log_largest
+    if u > 700.0:  # exp(u) − 1 − u is exp(u)
+        return u - 2.0 * math.log(u)
+    # Near 1 the difference is by its series, 1/2 + u / 6.
+    return math.log((math.expm1(u) - u) / (u * u) if u > 1e-4 else 0.5 + u / 6.0)
