@@ -171,7 +171,7 @@ cdef class Bets:
         fits = 0.0 < others[1] <= 1.0 if self.spends else others[1] == 0.0
         require(fits, "what is left must be a part of one stake")
         require(others[2] > -INFINITY, "one stake must not be nothing")
-        fits = 0.0 <= others[3] <= n_samples and others[3] == floor(others[3])
+        fits = 0.0 <= others[3] < INFINITY and others[3] == floor(others[3])
         require(fits, "stakes must have a unit")
         cdef double most = 0.0
         for j in range(self.n_bets):
