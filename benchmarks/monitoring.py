@@ -138,6 +138,26 @@ def quadratic(misfit: float) -> tuple[Vector, Vector]:
     return true, minimize(loss, [0.0, 1.0]).x
 
 
+def segments(n_repeats: int, rng: np.random.Generator) -> None:
+    """Print which of 100 segments are named."""
+    of_segments: dict[str, list[tuple[float, float]]] = {"now": [], "lasting": []}
+    for _ in range(n_repeats):
+        tests = {name: CalibrationTest() for name in range(100)}
+        for name, test in tests.items():
+            z = rng.normal(size=200)
+            test.update_many((rng.random(200) < expit(z + (name < 10))).astype(float), expit(z))
+        for which, values in (
+            ("now", {name: test.log_e_value for name, test in tests.items()}),
+            ("lasting", {name: test.log_lasting_e_value for name, test in tests.items()}),
+        ):
+            named = np.array(e_bh(values))
+            false = np.mean(named >= 10) if len(named) else 0.0
+            of_segments[which].append((float(false), float(np.sum(named < 10)) / 10.0))
+    for which, pairs in of_segments.items():
+        false, named_share = np.mean(pairs, axis=0)
+        print(f"segments, e-values {which}: {false:.4f} of names false, {named_share:.3f} found")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
@@ -193,25 +213,7 @@ def main() -> None:
 
     late_and_right(n_repeats)
     late_and_wrong(max(n_repeats // 4, 1))
-    of_segments: dict[str, list[tuple[float, float]]] = {"now": [], "lasting": []}
-    for _ in range(n_repeats):
-        tests = {name: CalibrationTest() for name in range(100)}
-        for name, test in tests.items():
-            z = rng.normal(size=200)
-            test.update_many((rng.random(200) < expit(z + (name < 10))).astype(float), expit(z))
-        for which, values in (
-            ("now", {name: test.log_e_value for name, test in tests.items()}),
-            ("lasting", {name: test.log_lasting_e_value for name, test in tests.items()}),
-        ):
-            named = np.array(e_bh(values))
-            false = np.mean(named >= 10) if len(named) else 0.0
-            of_segments[which].append((float(false), float(np.sum(named < 10)) / 10.0))
-    for which, pairs in shares.items():
-        false, found_share = np.mean(pairs, axis=0)
-        print(
-            f"segments, e-values {which}: {false:.4f} of the names false, {found_share:.3f} found"
-        )
-
+    segments(n_repeats, rng)
     for run_length in (1_000, 20_000):
         lengths = []
         for _ in range(max(n_repeats // 5, 1)):

@@ -740,6 +740,16 @@ def test_keys_of_parquet_may_be_any_plain_type(tmp_path: Path) -> None:
     assert "column `list` can't be a key" in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--key", "--segment", "--group"])
+def test_text_of_parquet_must_be_utf_8(tmp_path: Path, option: str) -> None:
+    raw = pa.array([b"\xff", b"a"])
+    cells = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"p": [0.1, 0.9], "y": [0, 1], "k": cells}), path)
+    result = calibrate(path, option, "k", calibrator="hedge", status=1)
+    assert f"{path}: column `k` must be UTF-8" in result.stderr
+
+
 def test_the_format_stays(tmp_path: Path, scores_csv: Any) -> None:
     result = calibrate(scores_csv, "--out", tmp_path / "out.parquet", status=2)
     assert "the format stays the same" in result.stderr

@@ -167,6 +167,23 @@ def test_a_long_stream_of_gains_stays_finite() -> None:
     assert test.p_value == 0.0
 
 
+def test_evidence_that_is_lost_again_is_bounded() -> None:
+    """The stakes that won fall below the smallest float beside their largest value."""
+    p, y = stream(100_000, 100_000, 0.0, 1.0, 6)
+    test = CalibrationTest()
+    test.update_many([True] * 2_000, [0.3] * 2_000)
+    again = CalibrationTest.from_bytes(test.to_bytes())
+    for each in (test, again):
+        each.update_many(y, p)
+        left = 1.0 / (2.0 + math.log(each.n_samples))
+        assert math.log(left) - 1e-9 <= each.log_e_value < 0.0
+        each.update_many([True] * 2_000, [0.3] * 2_000)
+    assert 1_000.0 < test.log_e_value == again.log_e_value < math.inf
+    for label in (True, False):
+        test.update(label, 0.0)
+        assert CalibrationTest.from_bytes(test.to_bytes()).log_e_value == math.inf
+
+
 @pytest.mark.parametrize("make", [CalibrationTest, lambda: CalibrationDrift(40.0)])
 def test_copies_go_on(make: Any) -> None:
     p, y = stream(200, 100, 1.0, 1.0, 5)

@@ -378,7 +378,7 @@ def group_rows(rows: Rows, key: str | None) -> "Groups":
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable").tolist()
     bounds = [0, *np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary))).tolist()]
-    names = encoded.dictionary.to_pylist()
+    names = _listed(encoded.dictionary, key)
     return {
         name: order[start:stop] for name, (start, stop) in zip(names, pairwise(bounds), strict=True)
     }
@@ -409,8 +409,19 @@ def plain_values(rows: Rows, column: str) -> list[Any]:
                 raise TableError(
                     f"column `{column}` can't be a segment or group: its type is {kind}"
                 ) from None
-        values = cells.to_pylist()
+        values = _listed(cells, column)
     return [None if value == "" or value != value else value for value in values]
+
+
+def _listed(cells: Any, column: str) -> list[Any]:
+    """Return the cells of a column; Parquet does not check that text is UTF-8."""
+    from streamcal.tables.base import TableError
+
+    try:
+        listed: list[Any] = cells.to_pylist()
+    except UnicodeDecodeError as error:
+        raise TableError(f"column `{column}` must be UTF-8: {error}") from None
+    return listed
 
 
 def _plain_kinds() -> "list[Callable[[Any], bool]]":

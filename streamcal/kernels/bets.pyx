@@ -16,7 +16,7 @@ Each bet gets a fresh stake f_t before sample t, beside what it has: M_t = facto
   begin with 1 and are a test martingale. A bet that begins to gain late has not lost everything.
 """
 
-from libc.math cimport INFINITY, exp, fmax, log, log1p, pow
+from libc.math cimport INFINITY, exp, floor, fmax, log, log1p, pow
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
@@ -27,7 +27,8 @@ import numpy as np
 
 cdef double LARGEST_LOGIT = 30.0
 cdef double LARGEST_CURVED = 4.0
-cdef double LARGE = 1e100, LOG_LARGE = log(1e100)  # larger stakes are counted in units of LARGE
+# Larger stakes are counted in units of LARGE. What has become small beside them is lost.
+cdef double LARGE = 1e100, SMALL = 1e-100, LOG_LARGE = log(1e100)
 
 
 # Bets share few slopes and curves: an exponential of each is all that a sample needs.
@@ -45,7 +46,7 @@ cdef struct Bet:
 
 
 cdef struct Stake:
-    double value  # M, in units of exp(log_unit)
+    double value  # M, in units of LARGE ** n_units stakes
     double rise  # what one stake has gained since its value was lowest, divided by exp(log_rise)
     double log_rise
     double since  # after how many samples it was lowest
@@ -81,9 +82,10 @@ cdef class Bets:
     cdef readonly int64_t n_samples
     cdef readonly double largest
     cdef bint spends
-    cdef double left  # what is not yet staked
-    cdef double unit  # one stake, in the unit of values: at first 1
-    cdef double log_unit
+    cdef double left  # the part of one stake that is not yet staked
+    cdef double log_stake  # the logarithm of one stake: 0 but for `multiply`
+    cdef double n_units  # a whole number
+    cdef double unit  # one stake in the unit of values: LARGE ** -n_units
     cdef double[MOST_VALUES] slopes
     cdef double[MOST_VALUES] curves
     cdef int n_slopes
@@ -159,7 +161,7 @@ cdef class Bets:
 
     def multiply(self, double log_factor):
         """Multiply all stakes by exp(log_factor)."""
-        self.log_unit += log_factor
+        self.log_stake += log_factor
         self.largest = fmax(self.largest, self.mean_of_stakes())
 
     def log_value(self):
@@ -186,7 +188,7 @@ cdef class Bets:
         for j in range(self.n_bets):
             out[j, 0], out[j, 1] = self.stakes[j].value, self.stakes[j].rise
             out[j, 2], out[j, 3] = self.stakes[j].log_rise, self.stakes[j].since
-        return numbers, np.array([self.largest, self.left, self.unit, self.log_unit])
+        return numbers, np.array([self.largest, self.left, self.log_stake, self.n_units])
 
     def restore(self, int64_t n_samples, const double[:, ::1] numbers, const double[::1] others):
         """Set what `state` returned; raise ``ValueError`` if it can't be a state."""
@@ -195,20 +197,23 @@ cdef class Bets:
         require(fits and others.shape[0] == 4, "there must be four numbers of each bet")
         require(n_samples >= 0, "the number of samples must not be negative")
         require(others[0] >= 0.0, "the largest value must not be negative")
-        fits = 0.0 <= others[1] <= others[2] * self.spends and 0.0 <= others[2] <= 1.0
+        fits = 0.0 < others[1] <= 1.0 if self.spends else others[1] == 0.0
         require(fits, "what is left must be a part of one stake")
-        fits = others[3] > -INFINITY and (others[2] > 0.0 or others[3] > 0.0)
+        require(others[2] > -INFINITY, "one stake must not be nothing")
+        fits = 0.0 <= others[3] < INFINITY and others[3] == floor(others[3])
         require(fits, "stakes must have a unit")
-        cdef double total = others[1]
+        cdef double most = 0.0
         for j in range(self.n_bets):
             require(numbers[j, 0] >= 0.0, "stakes must not be negative")
             fits = numbers[j, 2] >= 0.0 and 1.0 <= numbers[j, 1] <= LARGE
             require(fits, "no bet may have less than at its lowest value")
             require(0.0 <= numbers[j, 3] <= n_samples, "no bet may gain since a later sample")
-            total += numbers[j, 0]
-        require(total > 0.0 or n_samples == 0 and not self.spends, "there must be a stake")
+            most = fmax(most, numbers[j, 0])
+        fits = most >= SMALL if others[3] else most > 0.0 or n_samples == 0 or self.spends
+        require(fits, "there must be a stake")
         self.n_samples, self.largest = n_samples, others[0]
-        self.left, self.unit, self.log_unit = others[1], others[2], others[3]
+        self.left, self.log_stake, self.n_units = others[1], others[2], others[3]
+        self.unit = pow(LARGE, -self.n_units)
         for j in range(self.n_bets):
             self.stakes[j].value, self.stakes[j].rise = numbers[j, 0], numbers[j, 1]
             self.stakes[j].log_rise, self.stakes[j].since = numbers[j, 2], numbers[j, 3]
@@ -216,17 +221,21 @@ cdef class Bets:
     cdef double mean_of_stakes(self) noexcept nogil:
         """Return the logarithm of the mean stake, with what is not yet staked."""
         cdef int j
-        cdef double total = self.left
+        cdef double total = self.left * self.unit
         for j in range(self.n_bets):
             total += self.bets[j].prior * self.stakes[j].value
-        return self.log_unit + log(total)
+        return self.log_of(total)
+
+    cdef double log_of(self, double value) noexcept nogil:
+        """Return the logarithm of a number in the unit of values."""
+        return self.log_stake + self.n_units * LOG_LARGE + log(value)
 
     cdef double settle(self, double p, bint happened, double w) noexcept nogil:
         """Settle all bets by one sample, and return the new `log_value`."""
         cdef double log_p = log(p), log_not = log1p(-p)
         cdef double own = p if happened else 1.0 - p
         cdef double sign = -1.0 if happened else 1.0
-        cdef double z, curved, factor, rise, left, n, total, value, most = 0.0, fresh = self.unit
+        cdef double z, curved, factor, rise, before, n, total, value, most = 0.0, fresh = self.unit
         cdef bint lowest
         cdef double[MOST_VALUES] exp_slopes
         cdef double[MOST_VALUES] exp_curves
@@ -236,11 +245,11 @@ cdef class Bets:
         self.n_samples += 1
         n = <double> self.n_samples
         if self.spends:
-            # In the unit of the stakes; a rounding error must not make it more than there is.
-            left = self.unit / (2.0 + log(n))
-            fresh = fmax(self.left - left, 0.0)
+            # A rounding error must not make it more than there is.
+            fresh = fmax(self.left - 1.0 / (2.0 + log(n)), 0.0)
             self.left -= fresh
-        total = self.left
+            fresh *= self.unit
+        total = self.left * self.unit
         z = log_p - log_not
         z = LARGEST_LOGIT if z > LARGEST_LOGIT else fmax(z, -LARGEST_LOGIT)
         curved = LARGEST_CURVED if z > LARGEST_CURVED else fmax(z, -LARGEST_CURVED)
@@ -258,7 +267,8 @@ cdef class Bets:
                 factor = 1.0 / ((1.0 + factor) * own)
                 if w != 1.0:
                     factor = pow(factor, w)
-            stake.value = factor * (stake.value + fresh)
+            before = stake.value + fresh
+            stake.value = factor * before if before > 0.0 else 0.0  # not infinity times 0
             most = stake.value if stake.value > most else most
             total += bet.prior * stake.value
             rise = factor * stake.rise
@@ -268,15 +278,25 @@ cdef class Bets:
             stake.since = n if lowest else stake.since
             if not 1.0 <= stake.rise <= LARGE:
                 count_rise(stake, n)
-        value = self.log_unit + log(total)
+        value = self.log_of(total)
         self.largest = fmax(self.largest, value)
         if LARGE < most < INFINITY:
-            for j in range(self.n_bets):
-                self.stakes[j].value /= LARGE
-            self.left /= LARGE
-            self.unit /= LARGE
-            self.log_unit += LOG_LARGE
+            self.change_unit(1.0)
+        if most == 0.0:  # all that was staked is lost
+            self.n_units, self.unit = 0.0, 1.0
+        while self.n_units > 0.0 and most < SMALL:
+            self.change_unit(-1.0)
+            most *= LARGE
         return value
+
+    cdef void change_unit(self, double more) noexcept nogil:
+        """Count stakes in units that are larger by ``LARGE ** more``."""
+        cdef int j
+        cdef double factor = pow(LARGE, -more)
+        for j in range(self.n_bets):
+            self.stakes[j].value *= factor
+        self.n_units += more
+        self.unit = pow(LARGE, -self.n_units)
 
 
 cdef int place_of(double value, double *values, int *n) except -1:
