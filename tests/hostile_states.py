@@ -255,6 +255,13 @@ EXAMPLES: dict[str, list[Example]] = {
             words,
             of_bayes,
         ),
+        Example(
+            lambda: CalibratedClassifier(
+                logistic(), PlattCalibrator(), drift_detector=CalibrationDrift(50.0)
+            ),
+            truths,
+            of_logistic,
+        ),
     ],
     "CalibratedRegressor": [
         Example(lambda: CalibratedRegressor(regressor()), ordinals, of_regressor)

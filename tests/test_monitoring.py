@@ -359,6 +359,32 @@ def test_a_wrapper_shows_it_what_it_serves() -> None:
     assert detector.n_samples == 0  # the wrapper has a clone
 
 
+@pytest.mark.parametrize("on_drift", ["shrink", "reset", "none"])
+def test_a_wrapper_with_a_detector_goes_on_from_bytes(on_drift: Any) -> None:
+    rng = np.random.default_rng(4)
+    samples = [
+        ({"x": x}, bool(y)) for x, y in zip(rng.random(900), rng.random(900) < 0.4, strict=True)
+    ]
+
+    def learn(model: CalibratedClassifier, part: Any) -> list[Any]:
+        answers = []
+        for x, y in part:
+            answers.append(model.predict_proba_one(x))
+            model.learn_one(x, y)
+        return answers
+
+    model = CalibratedClassifier(
+        linear_model.LogisticRegression(), drift_detector=CalibrationDrift(50), on_drift=on_drift
+    )
+    learn(model, samples[:400])
+    twin = CalibratedClassifier.from_bytes(
+        model.to_bytes(), classifier=copy.deepcopy(model.classifier)
+    )
+    assert learn(model, samples[400:]) == learn(twin, samples[400:])
+    assert twin.n_alarms == model.n_alarms > 2
+    assert twin.to_bytes() == model.to_bytes()
+
+
 def test_kernels_check_their_bets() -> None:
     for bets, prior in ((np.ones((2, 4)), np.ones(2)), (np.ones((2, 5)), np.ones(1))):
         with pytest.raises(ValueError, match="five numbers"):

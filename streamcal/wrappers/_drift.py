@@ -8,6 +8,8 @@ from typing import Any
 from river import base
 from river.base.typing import ClfTarget
 
+from streamcal._state import as_int, as_list, as_name, pack, require, unpack
+from streamcal._validation import as_probability, as_weight
 from streamcal._whole import Step
 from streamcal.wrappers.routing import name_of
 
@@ -76,6 +78,43 @@ class DriftMonitor:
         """Return what keeps samples and counts alarms, for `do_all`."""
         count = partial(setattr, self, "n_alarms", self.n_alarms + n_alarms)
         return [count, partial(self.recent.extend, samples)]
+
+    def freeze(self) -> list[Any]:
+        """Return the state as JSON, for `thaw`; the detector must be one that has bytes."""
+        recent = [
+            [*(_pairs(part) for part in (probabilities, x)), pack(y), w]
+            for probabilities, x, y, w in self.recent
+        ]
+        return [self.n_alarms, pack(self.detector), recent]
+
+    def thaw(self, state: Any) -> None:
+        """Set what `freeze` returned; raise ``ValueError`` if it can't be of this detector."""
+        n_alarms, detector, recent = as_list(state, "monitor", 3)
+        detector, samples = unpack(detector), []
+        prototype: Any = self.detector
+        require(
+            type(detector) is type(prototype) and detector._parameters() == prototype._parameters(),
+            "the drift detector must have the class and parameters of the prototype",
+        )
+        for sample in as_list(recent, "recent"):
+            probabilities, x, y, w = as_list(sample, "a recent sample", 4)
+            raw = {label: as_probability(p, "p") for label, p in _mapping(probabilities).items()}
+            samples.append((raw, _mapping(x), as_name(unpack(y), "y"), as_weight(w)))
+        most = self.recent.maxlen or 0
+        require(len(samples) <= most, f"there must be at most {most} recent samples")
+        self.n_alarms, self.detector = as_int(n_alarms, "n_alarms"), detector
+        self.recent.extend(samples)
+
+
+def _pairs(mapping: Mapping[Any, Any]) -> list[list[Any]]:
+    """Return a mapping as JSON, for `_mapping`."""
+    return [[pack(key), pack(value)] for key, value in mapping.items()]
+
+
+def _mapping(pairs: Any) -> dict[Any, Any]:
+    """Return the mapping of which `_pairs` has made pairs."""
+    listed = [as_list(pair, "a pair", 2) for pair in as_list(pairs, "pairs")]
+    return {as_name(unpack(key), "key", none=True): unpack(value) for key, value in listed}
 
 
 def _squared_error(probabilities: Mapping[ClfTarget, float], y: ClfTarget) -> float:

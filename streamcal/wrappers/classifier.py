@@ -253,7 +253,10 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         fields, arrays = self._strategy.freeze()
         names = [[name, pack(label)] for name, label in self._label_of_column.items()]
         known = self._known.freeze()
-        return {**fields, "names": names, "y_name": self._y_name, "known": known}, arrays
+        fields = {**fields, "names": names, "y_name": self._y_name, "known": known}
+        if self._monitor is not None:
+            fields["monitor"] = self._monitor.freeze()
+        return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         pairs = [as_list(pair, "names", 2) for pair in as_list(fields["names"], "names")]
@@ -264,6 +267,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         y_name = as_name(fields["y_name"], "y_name", none=True)
         known = KnownLabels(self.labels, binary=self.sampling_rate is not None)
         known.thaw(fields["known"])
+        if self._monitor is not None:
+            self._monitor.thaw(fields["monitor"])
         self._strategy.thaw(fields, arrays)
         self._known = known
         self._label_of_column.clear()  # in place: the strategy shares this dict
