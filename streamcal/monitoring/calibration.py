@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,7 +105,7 @@ class CalibrationTest(Betting):
         self,
         alpha: float = 0.05,
         pos_val: Any = True,
-        order: str = "arrival",
+        order: Literal["arrival", "interleaved"] = "arrival",
         horizon: int | None = None,
     ) -> None:
         self.alpha = as_within(alpha, "alpha", "(0, 1)")
