@@ -126,7 +126,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         first met.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
-        labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong.
+        labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong, and
+        `streamcal.monitoring.CalibrationDrift` labels and probabilities.
     on_drift : {"shrink", "reset", "none"}
         What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
         200 samples again, with "reset" they start with none, and with "none" the old ones go on.
