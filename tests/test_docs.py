@@ -115,7 +115,7 @@ def test_every_notebook_is_on_the_first_page() -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
     assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
-    assert len(scripts) == 7
+    assert len(scripts) == 8
 
 
 def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
