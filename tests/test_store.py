@@ -1017,12 +1017,12 @@ def test_the_log_of_another_database_stays(tmp_path: Path, read_only: bool) -> N
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize(("version", "age"), [(1, "an older"), (4, "a newer")])
-def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
+@pytest.mark.parametrize("version", [1, 4])
+def test_another_version_is_refused(path: Path, version: int) -> None:
     filled(path, 1)
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError, match=f"of version 3, got version {version}: {age} streamcal"):
+    with pytest.raises(StoreError, match=f"of version 3, got version {version}: another streamcal"):
         Store(path)
 
 

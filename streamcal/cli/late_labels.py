@@ -139,13 +139,13 @@ class LateLabels:
 
     def _learn_group(self, key: str | None, rows: list[_Late]) -> None:
         """Learn rows of a group as one sample with the mean of their weights."""
-        scores, labels, weights = zip(*(late[2:5] for late in rows), strict=True)
-        weight = float(np.mean(weights))
+        weight = float(np.mean([late.weight for late in rows]))
         if weight / len(rows) < SMALLEST:
             raise TableError(
                 f"row {rows[0].row} begins a group of {len(rows):,} rows, so the mean of their"
                 f" weights must be at least {len(rows) * SMALLEST:g}, got {weight:g}"
             )
+        scores, labels = [late.score for late in rows], [late.label for late in rows]
         tickets = [late.ticket for late in rows]
         with errors_of_waiting(self._path):
             self.keyed.learn_group(key, scores, labels, weight, tickets=tickets)
@@ -157,7 +157,7 @@ class LateLabels:
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
         return [
-            [*late[:-3], pack_fields(late.x), late.ticket and late.ticket.to_json(), late.group]
+            [*late._replace(x=pack_fields(late.x), ticket=late.ticket and late.ticket.to_json())]
             for late in [*self._waiting, *self._open]
         ]
 
@@ -169,8 +169,3 @@ class LateLabels:
         ]
         self._waiting = sorted(late for late in found if not isinstance(late.group, str))
         self._open = [late for late in found if isinstance(late.group, str)]
-
-
-def _from_json(kept: Sequence[Any]) -> _Late:
-    late = _Late._make(kept)
-    return late if late.ticket is None else late._replace(ticket=Ticket.from_json(late.ticket))

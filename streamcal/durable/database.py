@@ -101,9 +101,8 @@ def _check_kind(database: Connection, path: Path) -> None:
     if application != APPLICATION:
         raise StoreError(f"{path} is no store of states")
     if version != VERSION:
-        age = "a newer" if version > VERSION else "an older"
         raise StoreError(
-            f"{path} must be of version {VERSION}, got version {version}: {age} streamcal wrote it"
+            f"{path} must be of version {VERSION}, got version {version}: another streamcal wrote it"
         )
     found = database.execute("SELECT sql FROM sqlite_master").fetchmany(len(_SCHEMA) + 1)
     if sorted(found, key=str) != sorted((statement,) for statement in _SCHEMA):

@@ -168,7 +168,10 @@ class LabelJoin(Stateful):
         arrived, ids, halves = zip(*self._room, strict=True) if self._room else ((), (), ())
         events = [event or Event(math.nan) for event in halves]
         served = [event.served or _NOTHING for event in events]
-        numbers = [(*event[:3], value) for event, (value, _) in zip(events, served, strict=True)]
+        numbers = [
+            (event.score, event.y, event.w, value)
+            for event, (value, _) in zip(events, served, strict=True)
+        ]
         fields = {
             "now": self._now,
             "counts": [self.n_joined, self.n_expired, self.n_duplicates],
@@ -239,7 +242,15 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
     kept = as_list(fields["tickets"], "tickets", n)
     tickets = [None if each is None else Ticket.from_json(each) for each in kept]
     x = [unpack_fields(packed) for packed in as_list(fields["x"], "x", n)]
-    *columns, values = numbers.T.tolist()
-    given = zip(values, tickets, strict=True)
-    served = [None if value != value else Prediction(value, ticket) for value, ticket in given]
-    return [Event(*event) for event in zip(*columns, keys, ids, served, x, strict=True)]
+    return [
+        Event(
+            score=score,
+            y=y,
+            w=w,
+            key=keys[i],
+            id=ids[i],
+            served=None if value != value else Prediction(value, tickets[i]),
+            x=x[i],
+        )
+        for i, (score, y, w, value) in enumerate(numbers.tolist())
+    ]

@@ -11,7 +11,7 @@ and memory for any number of keys.
 SQLite detects only some disk damage and manual edits, so a store has digests of its own. The head
 (offset, notes, summary of the states) has one and is checked when it is read. Each row has one of
 its key and its state, and is checked when it is read: damage, a state under another key, and a
-state newer than the head are refused. A row that is missing, or is an older version of itself,
+state newer than the head are refused. A row that is missing, or is an older state of the same key,
 fits its own digest; it is detected by the summary, which the calls that read all keys compare:
 `Store.check`, `Store.keys`, `Store.sizes` and `Store.load`. `Store.check_count` compares only the
 number of rows.

@@ -1,9 +1,9 @@
 """Newton's method for isotonic regression: a warm start of threshold decomposition.
 
-A `WarmStart` makes cells (`streamcal.kernels.threshold_decomposition`) of a map that should be close to the solution. It needs the derivatives at
-two points, below and above each block's value. They bracket the value or show that it is wrong, and
-the secant through both is a linear model of each sample's derivative. Pooling adjacent violators on
-these models gives the next map (Jongbloed, *The Iterative Convex Minorant Algorithm for
+A `WarmStart` makes cells (`streamcal.kernels.threshold_decomposition`) of a map that should be
+close to the solution. It needs the derivatives at two points, below and above each block's value.
+They bracket the value or show that it is wrong, and the secant through both is a linear model of
+each sample's derivative. Pooling adjacent violators on these models gives the next map (Jongbloed, *The Iterative Convex Minorant Algorithm for
 Nonparametric Estimation*, Journal of Computational and Graphical Statistics 1998), which is far
 closer: this is Newton's method.
 

@@ -1,4 +1,6 @@
-"""Pooling adjacent violators, and reading the staircase that results.
+"""Pooling adjacent violators in score order, and reading the staircase that results.
+
+Samples in any order, windows and forgetting: `streamcal.kernels.isotonic`.
 
 Samples come in score order, here labels at the scores 1 to 8. A sample is a block of its own; one
 whose mean does not exceed that of the block before is pooled with it, and the result with the block
