@@ -156,10 +156,12 @@ class LateLabels:
 
     def as_json(self) -> list[Any]:
         """Return all rows that wait."""
-        return [
-            [*late._replace(x=pack_fields(late.x), ticket=late.ticket and late.ticket.to_json())]
-            for late in [*self._waiting, *self._open]
-        ]
+        rows = []
+        for late in [*self._waiting, *self._open]:
+            ticket = late.ticket and late.ticket.to_json()
+            packed = {"x": pack_fields(late.x), "ticket": ticket}
+            rows.append(list((late._asdict() | packed).values()))
+        return rows
 
     def restore(self, waiting: Iterable[Sequence[Any]]) -> None:
         """Continue with what `as_json` returned."""

@@ -102,7 +102,8 @@ def _check_kind(database: Connection, path: Path) -> None:
         raise StoreError(f"{path} is no store of states")
     if version != VERSION:
         raise StoreError(
-            f"{path} must be of version {VERSION}, got version {version}: another streamcal wrote it"
+            f"{path} must be of version {VERSION}, got version {version}:"
+            " another streamcal wrote it"
         )
     found = database.execute("SELECT sql FROM sqlite_master").fetchmany(len(_SCHEMA) + 1)
     if sorted(found, key=str) != sorted((statement,) for statement in _SCHEMA):

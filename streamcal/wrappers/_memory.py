@@ -23,7 +23,7 @@ _SOON = 100  # predictions: no label seems to be lost before there are so many
 _FLOATS = {float, np.float64}
 
 Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
-"""A `Prediction` without a ticket, as a tuple because it is made for each sample."""
+"""A `Remembered` without a ticket, as a tuple because it is made for each sample."""
 
 MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
 """Returns the ticket of the calibrators for the model's probabilities and the features.
@@ -32,7 +32,7 @@ The features are what `streamcal.wrappers._features.snapshot` returned.
 """
 
 
-class Prediction(NamedTuple):
+class Remembered(NamedTuple):
     """A prediction that waits for its label.
 
     Attributes
@@ -54,7 +54,7 @@ class Prediction(NamedTuple):
     ticket: Ticket | None = None
 
 
-_Aside = tuple[Any, Prediction]
+_Aside = tuple[Any, Remembered]
 
 
 class Found(NamedTuple):
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    prediction : Prediction
+    prediction : Remembered
         What was predicted.
     place : int
         Where it is in the order of all predictions.
@@ -74,7 +74,7 @@ class Found(NamedTuple):
         Features and prediction as they are kept aside; None if it has been stored.
     """
 
-    prediction: Prediction
+    prediction: Remembered
     place: int
     now: int
     key: Hashable
@@ -126,7 +126,7 @@ class PredictionMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         # Predictions by features. Aside are the features of the latest, and it without a ticket.
-        self._room: WaitingRoom[Prediction | _Packed] = WaitingRoom()
+        self._room: WaitingRoom[Remembered | _Packed] = WaitingRoom()
         self._asked = ""  # what it was asked for: "label", "probabilities", or "both"
         self._failed: _Aside | None = None  # the latest prediction for which no ticket was made
         self.delay: float | None = None
@@ -155,7 +155,7 @@ class PredictionMemory:
         if kept is None:
             self._unremembered.add(x)
         else:
-            room.aside = kept, tuple.__new__(Prediction, (*parts, None))  # quicker than a call
+            room.aside = kept, tuple.__new__(Remembered, (*parts, None))  # quicker than a call
             self._asked = asked
         if room:
             room.drop_until(room.last - self.limit + 1)  # one less, for the latest
@@ -276,7 +276,7 @@ class PredictionMemory:
 
     # Many labels ----------------------------------------------------------------------------------
 
-    def _pack(self, prediction: Prediction) -> "Prediction | _Packed":
+    def _pack(self, prediction: Remembered) -> "Remembered | _Packed":
         """Return a prediction of more than two labels as bytes, if it comes back the same."""
         if len(prediction.raw) < 3:
             return prediction
@@ -306,7 +306,7 @@ def _earliest_due(now: int, delay: float) -> float:
 
 
 class _Packed:
-    """A `Prediction` of many labels as bytes, which take a fifth of the memory."""
+    """A `Remembered` of many labels as bytes, which take a fifth of the memory."""
 
     __slots__ = ("_labels", "_packed")
 
@@ -314,10 +314,10 @@ class _Packed:
         self._packed = packed
         self._labels = labels
 
-    def unpack(self) -> Prediction:
+    def unpack(self) -> Remembered:
         """Return the prediction as it was."""
         values, shown, n_alarms, ticket = marshal.loads(self._packed)
-        return Prediction(
+        return Remembered(
             dict(zip(self._labels, values, strict=True)),
             None if shown is None else dict(zip(self._labels, shown, strict=True)),
             n_alarms,
