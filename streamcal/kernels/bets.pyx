@@ -34,22 +34,24 @@ cdef double LARGE = 1e100, SMALL = 1e-100, LOG_LARGE = log(1e100)
 # Bets share few slopes and curves: an exponential of each is all that a sample needs.
 cdef enum:
     MOST_VALUES = 8
+    MOST_BETS = 128
 
 
-cdef struct Bet:
-    double[2] exp_shift  # exp(shift), and exp(−shift)
-    int slope  # its place among the slopes
-    int curve
-    double low
-    double high
-    double prior
+# An array for each number, so that the loops over bets are vectors.
+cdef struct Fixed:
+    double[2][MOST_BETS] exp_shift  # exp(shift), and exp(−shift)
+    int[MOST_BETS] slope  # its place among the slopes
+    int[MOST_BETS] curve
+    double[MOST_BETS] low
+    double[MOST_BETS] high
+    double[MOST_BETS] prior
 
 
-cdef struct Stake:
-    double value  # M, in units of LARGE ** n_units stakes
-    double rise  # what one stake has gained since its value was lowest, divided by exp(log_rise)
-    double log_rise
-    double since  # after how many samples it was lowest
+cdef struct Stakes:
+    double[MOST_BETS] value  # M, in units of LARGE ** n_units stakes
+    double[MOST_BETS] rise  # what a stake gained since its value was lowest / exp(log_rise)
+    double[MOST_BETS] log_rise
+    double[MOST_BETS] since  # after how many samples it was lowest
 
 
 cdef class Bets:
@@ -91,32 +93,34 @@ cdef class Bets:
     cdef int n_slopes
     cdef int n_curves
     cdef int n_bets
-    cdef Bet *bets
-    cdef Stake *stakes
+    cdef Fixed *bets
+    cdef Stakes *stakes
 
     def __cinit__(self, const double[:, ::1] bets, const double[::1] prior, bint spends):
         cdef int j
-        if bets.shape[1] != 5 or prior.shape[0] != bets.shape[0] or not bets.shape[0]:
+        if bets.shape[1] != 5 or prior.shape[0] != bets.shape[0]:
             raise ValueError("bets must have five numbers and a prior each")
+        if not 1 <= bets.shape[0] <= MOST_BETS:
+            raise ValueError(f"there must be from 1 to {MOST_BETS} bets")
         self.spends, self.unit, self.left = spends, 1.0, 1.0 if spends else 0.0
         self.n_bets = <int> bets.shape[0]
-        self.bets = <Bet *> zeros(self.n_bets, sizeof(Bet))
-        self.stakes = <Stake *> zeros(self.n_bets, sizeof(Stake))
+        self.bets = <Fixed *> zeros(1, sizeof(Fixed))
+        self.stakes = <Stakes *> zeros(1, sizeof(Stakes))
         for j in range(self.n_bets):
-            self.bets[j].exp_shift[0] = exp(bets[j, 0])
-            self.bets[j].exp_shift[1] = exp(-bets[j, 0])
-            self.bets[j].slope = place_of(bets[j, 1], self.slopes, &self.n_slopes)
-            self.bets[j].curve = place_of(bets[j, 2], self.curves, &self.n_curves)
-            self.bets[j].low, self.bets[j].high = bets[j, 3], bets[j, 4]
-            self.bets[j].prior = prior[j]
-            self.stakes[j].rise = 1.0
+            self.bets.exp_shift[0][j] = exp(bets[j, 0])
+            self.bets.exp_shift[1][j] = exp(-bets[j, 0])
+            self.bets.slope[j] = place_of(bets[j, 1], self.slopes, &self.n_slopes)
+            self.bets.curve[j] = place_of(bets[j, 2], self.curves, &self.n_curves)
+            self.bets.low[j], self.bets.high[j] = bets[j, 3], bets[j, 4]
+            self.bets.prior[j] = prior[j]
+            self.stakes.rise[j] = 1.0
 
     def __dealloc__(self):
         free(self.bets)
         free(self.stakes)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + self.n_bets * (sizeof(Bet) + sizeof(Stake))
+        return object.__sizeof__(self) + sizeof(Fixed) + sizeof(Stakes)
 
     def update(self, double p, bint happened, double w):
         """Settle all bets by one sample that was checked."""
@@ -172,13 +176,13 @@ cdef class Bets:
         """Return which bet has gained most since its lowest value."""
         cdef int j, best = 0
         for j in range(self.n_bets):
-            if log_gain(&self.stakes[j]) > log_gain(&self.stakes[best]):
+            if log_gain(self.stakes, j) > log_gain(self.stakes, best):
                 best = j
         return best
 
     def since(self):
         """Return after how many samples the leader began to gain."""
-        return <int64_t> self.stakes[self.leader()].since
+        return <int64_t> self.stakes.since[self.leader()]
 
     def state(self):
         """Return the numbers of all stakes, shape ``(n_bets, 4)``, and the others, for `restore`."""
@@ -186,8 +190,8 @@ cdef class Bets:
         numbers = np.empty((self.n_bets, 4))
         cdef double[:, ::1] out = numbers
         for j in range(self.n_bets):
-            out[j, 0], out[j, 1] = self.stakes[j].value, self.stakes[j].rise
-            out[j, 2], out[j, 3] = self.stakes[j].log_rise, self.stakes[j].since
+            out[j, 0], out[j, 1] = self.stakes.value[j], self.stakes.rise[j]
+            out[j, 2], out[j, 3] = self.stakes.log_rise[j], self.stakes.since[j]
         return numbers, np.array([self.largest, self.left, self.log_stake, self.n_units])
 
     def restore(self, int64_t n_samples, const double[:, ::1] numbers, const double[::1] others):
@@ -215,16 +219,24 @@ cdef class Bets:
         self.left, self.log_stake, self.n_units = others[1], others[2], others[3]
         self.unit = pow(LARGE, -self.n_units)
         for j in range(self.n_bets):
-            self.stakes[j].value, self.stakes[j].rise = numbers[j, 0], numbers[j, 1]
-            self.stakes[j].log_rise, self.stakes[j].since = numbers[j, 2], numbers[j, 3]
+            self.stakes.value[j], self.stakes.rise[j] = numbers[j, 0], numbers[j, 1]
+            self.stakes.log_rise[j], self.stakes.since[j] = numbers[j, 2], numbers[j, 3]
 
     cdef double mean_of_stakes(self) noexcept nogil:
         """Return the logarithm of the mean stake, with what is not yet staked."""
-        cdef int j
-        cdef double total = self.left * self.unit
-        for j in range(self.n_bets):
-            total += self.bets[j].prior * self.stakes[j].value
-        return self.log_of(total)
+        return self.log_of(self.left * self.unit + self.staked())
+
+    cdef double staked(self) noexcept nogil:
+        """Return the mean of all stakes, in the unit of values."""
+        cdef int j, k
+        cdef double[4] sums  # four additions at a time
+        sums[0] = sums[1] = sums[2] = sums[3] = 0.0
+        for j in range(0, self.n_bets - 3, 4):
+            for k in range(4):
+                sums[k] += self.bets.prior[j + k] * self.stakes.value[j + k]
+        for j in range(self.n_bets - self.n_bets % 4, self.n_bets):
+            sums[0] += self.bets.prior[j] * self.stakes.value[j]
+        return (sums[0] + sums[1]) + (sums[2] + sums[3])
 
     cdef double log_of(self, double value) noexcept nogil:
         """Return the logarithm of a number in the unit of values."""
@@ -235,13 +247,15 @@ cdef class Bets:
         cdef double log_p = log(p), log_not = log1p(-p)
         cdef double own = p if happened else 1.0 - p
         cdef double sign = -1.0 if happened else 1.0
-        cdef double z, curved, factor, rise, before, n, total, value, most = 0.0, fresh = self.unit
+        cdef double z, curved, before, n, staked, value, fresh = self.unit
         cdef bint lowest
         cdef double[MOST_VALUES] exp_slopes
         cdef double[MOST_VALUES] exp_curves
+        cdef double[MOST_BETS] factors
         cdef int j
-        cdef Bet *bet
-        cdef Stake *stake
+        cdef Fixed *bets = self.bets
+        cdef Stakes *stakes = self.stakes
+        cdef double *shifts = bets.exp_shift[happened]
         self.n_samples += 1
         n = <double> self.n_samples
         if self.spends:
@@ -249,7 +263,6 @@ cdef class Bets:
             fresh = fmax(self.left - 1.0 / (2.0 + log(n)), 0.0)
             self.left -= fresh
             fresh *= self.unit
-        total = self.left * self.unit
         z = log_p - log_not
         z = LARGEST_LOGIT if z > LARGEST_LOGIT else fmax(z, -LARGEST_LOGIT)
         curved = LARGEST_CURVED if z > LARGEST_CURVED else fmax(z, -LARGEST_CURVED)
@@ -259,34 +272,38 @@ cdef class Bets:
         for j in range(self.n_curves):
             exp_curves[j] = exp(sign * self.curves[j] * curved)
         for j in range(self.n_bets):
-            bet, stake = &self.bets[j], &self.stakes[j]
-            factor = 1.0
-            if bet.low <= z < bet.high:
-                # q, or 1 − q, is 1 / (1 + exp(± the new log odds)).
-                factor = bet.exp_shift[happened] * exp_slopes[bet.slope] * exp_curves[bet.curve]
-                factor = 1.0 / ((1.0 + factor) * own)
-                if w != 1.0:
-                    factor = pow(factor, w)
-            before = stake.value + fresh
-            stake.value = factor * before if before > 0.0 else 0.0  # not infinity times 0
-            most = stake.value if stake.value > most else most
-            total += bet.prior * stake.value
-            rise = factor * stake.rise
+            factors[j] = shifts[j] * exp_slopes[bets.slope[j]] * exp_curves[bets.curve[j]]
+        for j in range(self.n_bets):
+            # q, or 1 − q, is 1 / (1 + exp(± the new log odds)).
+            factors[j] = 1.0 / ((1.0 + factors[j]) * own)
+        for j in range(self.n_bets):
+            factors[j] = factors[j] if (bets.low[j] <= z) & (z < bets.high[j]) else 1.0
+        if w != 1.0:
+            for j in range(self.n_bets):
+                factors[j] = pow(factors[j], w)
+        for j in range(self.n_bets):
+            before = stakes.value[j] + fresh
+            stakes.value[j] = factors[j] * before if before > 0.0 else 0.0  # not infinity times 0
+        for j in range(self.n_bets):
+            stakes.rise[j] *= factors[j]
+        for j in range(self.n_bets):
             # No branch, since nobody can predict it.
-            lowest = (rise <= 1.0) & (stake.log_rise == 0.0)
-            stake.rise = 1.0 if lowest else rise
-            stake.since = n if lowest else stake.since
-            if not 1.0 <= stake.rise <= LARGE:
-                count_rise(stake, n)
-        value = self.log_of(total)
+            lowest = (stakes.rise[j] <= 1.0) & (stakes.log_rise[j] == 0.0)
+            stakes.rise[j] = 1.0 if lowest else stakes.rise[j]
+            stakes.since[j] = n if lowest else stakes.since[j]
+        for j in range(self.n_bets):
+            if not 1.0 <= stakes.rise[j] <= LARGE:
+                count_rise(stakes, j, n)
+        staked = self.staked()
+        value = self.log_of(self.left * self.unit + staked)
         self.largest = fmax(self.largest, value)
-        if LARGE < most < INFINITY:
+        if LARGE < staked < INFINITY:
             self.change_unit(1.0)
-        if most == 0.0:  # all that was staked is lost
+        if staked == 0.0:  # all of it is lost
             self.n_units, self.unit = 0.0, 1.0
-        while self.n_units > 0.0 and most < SMALL:
+        while self.n_units > 0.0 and staked < SMALL:
             self.change_unit(-1.0)
-            most *= LARGE
+            staked *= LARGE
         return value
 
     cdef void change_unit(self, double more) noexcept nogil:
@@ -294,7 +311,7 @@ cdef class Bets:
         cdef int j
         cdef double factor = pow(LARGE, -more)
         for j in range(self.n_bets):
-            self.stakes[j].value *= factor
+            self.stakes.value[j] *= factor
         self.n_units += more
         self.unit = pow(LARGE, -self.n_units)
 
@@ -312,14 +329,14 @@ cdef int place_of(double value, double *values, int *n) except -1:
     return n[0] - 1
 
 
-cdef double log_gain(Stake *stake) noexcept nogil:
-    """Return the logarithm of what one stake has gained since its value was lowest."""
-    return stake.log_rise + log(stake.rise)
+cdef double log_gain(Stakes *stakes, int j) noexcept nogil:
+    """Return the logarithm of what a stake has gained since its value was lowest."""
+    return stakes.log_rise[j] + log(stakes.rise[j])
 
 
-cdef void count_rise(Stake *stake, double n_samples) noexcept nogil:
+cdef void count_rise(Stakes *stakes, int j, double n_samples) noexcept nogil:
     """Count a gain that is large, or that was large and shrinks, by its logarithm."""
-    stake.log_rise += log(stake.rise)
-    stake.rise = 1.0
-    if stake.log_rise <= 0.0:
-        stake.log_rise, stake.since = 0.0, n_samples
+    stakes.log_rise[j] += log(stakes.rise[j])
+    stakes.rise[j] = 1.0
+    if stakes.log_rise[j] <= 0.0:
+        stakes.log_rise[j], stakes.since[j] = 0.0, n_samples
