@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Self
 
 from streamcal.durable import Store, StoreError
+from streamcal.durable.engine import SINK
 from streamcal.tables.output import Output, sync_folder
 
 _BLOCK_BYTES = 1 << 20
@@ -42,12 +43,12 @@ class RunNotes:
     @property
     def now(self) -> dict[str, Any]:
         """The notes of the last commit; empty if the store is of no such run."""
-        notes = self._store.notes.get("sink")
+        notes = self._store.notes.get(SINK)
         return notes if isinstance(notes, dict) and "tables" in notes else {}
 
     def change(self, **changes: Any) -> None:
         """Save the notes with changes, and nothing else."""
-        self._store.save({}, notes={**self._store.notes, "sink": {**self.now, **changes}})
+        self._store.save({}, notes={**self._store.notes, SINK: {**self.now, **changes}})
 
 
 class ResumableOutput(Output):

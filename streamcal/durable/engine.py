@@ -23,7 +23,7 @@ from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 
-_SOURCE, _SINK = "source", "sink"  # the names of their tokens among the notes
+SOURCE, SINK = "source", "sink"  # the names of their tokens among the notes
 
 
 Row = Event | tuple[Any, ...]
@@ -243,17 +243,17 @@ class _Loop:
     def _resume(self, store: Store) -> None:
         """Let source and sink continue from their tokens; one that has none gets one now."""
         notes = store.notes
-        if self.placed is None and _SOURCE in notes:
+        if self.placed is None and SOURCE in notes:
             raise ValueError(
                 "`source` must have `resume`: the store has the position of such a source,"
-                f" {notes[_SOURCE]}"
+                f" {notes[SOURCE]}"
             )
         if self.placed is not None:
-            self.placed.resume(self.offset, notes.get(_SOURCE))
+            self.placed.resume(self.offset, notes.get(SOURCE))
         if self.exact is not None:
-            self.exact.resume(notes.get(_SINK))
-        new_source = self.placed is not None and _SOURCE not in notes
-        if new_source or (self.exact is not None and _SINK not in notes):
+            self.exact.resume(notes.get(SINK))
+        new_source = self.placed is not None and SOURCE not in notes
+        if new_source or (self.exact is not None and SINK not in notes):
             if self._can_commit():
                 store.save({}, notes=self._notes(store))
 
@@ -261,9 +261,9 @@ class _Loop:
         """Return the store's notes with new tokens of source and sink."""
         notes = dict(store.notes)
         if self.placed is not None:
-            notes[_SOURCE] = self.placed.commit(self.offset)
+            notes[SOURCE] = self.placed.commit(self.offset)
         if self.exact is not None:
-            notes[_SINK] = self.exact.commit()
+            notes[SINK] = self.exact.commit()
         return notes
 
     def run(self, n: int) -> None:
@@ -320,7 +320,7 @@ class _Loop:
         return self.offset == self.committed and (
             self.placed is None
             or self.store is None
-            or self.placed.commit(self.offset) == self.store.notes.get(_SOURCE)
+            or self.placed.commit(self.offset) == self.store.notes.get(SOURCE)
         )
 
     def _commit(self, whole: bool = False) -> None:

@@ -3,9 +3,9 @@
 A `WarmStart` makes cells (`streamcal.kernels.threshold_decomposition`) of a map that should be
 close to the solution. It needs the derivatives at two points, below and above each block's value.
 They bracket the value or show that it is wrong, and the secant through both is a linear model of
-each sample's derivative. Pooling adjacent violators on these models gives the next map (Jongbloed, *The Iterative Convex Minorant Algorithm for
-Nonparametric Estimation*, Journal of Computational and Graphical Statistics 1998), which is far
-closer: this is Newton's method.
+each sample's derivative. Pooling adjacent violators on these models gives the next map
+(Jongbloed, *The Iterative Convex Minorant Algorithm for Nonparametric Estimation*, Journal of
+Computational and Graphical Statistics 1998), which is far closer: this is Newton's method.
 
 The squared loss, half of its derivative, and a map of two blocks for the labels 3 1 2 6 4 5, with
 bounds at a distance of 1: the sums below the low bounds and above the high ones have the right
