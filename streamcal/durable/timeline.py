@@ -20,6 +20,7 @@ from streamcal._state import (
     as_int,
     as_list,
     require,
+    restore,
 )
 from streamcal._validation import MOST_COUNT
 from streamcal.kernels.mean_bounds import MeanBounds
@@ -141,28 +142,40 @@ class Timeline(Stateful):
             if period[2] == LENGTH:
                 _close(closed, period)
                 period = np.zeros(6)
-        # Only now, so that an exception finds all or nothing.
-        self.recent, self._closed, self._open = recent, closed, period
-        self._watch(samples)
+        changes = {"recent": recent, "_closed": closed, "_open": period, **self._watched(samples)}
+        vars(self).update(changes)  # in one step, so that an exception finds all or nothing
 
-    def _watch(self, samples: NDArray[np.float64]) -> None:
-        """Compare scores with calibrated values, and raise an alarm where these are wrong."""
+    def _watched(self, samples: NDArray[np.float64]) -> dict[str, Any]:
+        """Return what changes as scores are compared with calibrated values, and these watched."""
         raw, calibrated, y = np.ascontiguousarray(samples.T)
         is_event = ((y == 0.0) | (y == 1.0)) & (calibrated >= 0.0) & (calibrated <= 1.0)
         both = is_event & (raw >= 0.0) & (raw <= 1.0)
+        comparison = MeanBounds()
+        old = self.comparison
+        comparison.restore(old.n_samples, old.weight, old.total, old.state())
         w = np.ones(both.sum())
-        self.comparison.add_events(raw[both], calibrated[both], y[both], w, 0.0)
+        comparison.add_events(raw[both], calibrated[both], y[both], w, 0.0)
+        bets, alarm, n_alarms = new_bets(spends=False), self.alarm, self.n_alarms
+        bets.restore(self._bets.n_samples, *self._bets.state())
         at, numbers = 0, np.flatnonzero(is_event)
         p, happened, w = calibrated[is_event], y[is_event], np.ones(len(numbers))
         while at < len(p):
-            at += self._bets.update_many(p[at:], happened[at:], w[at:], math.log(RUN_LENGTH))
-            if self._bets.log_value() >= math.log(RUN_LENGTH):
+            at += bets.update_many(p[at:], happened[at:], w[at:], math.log(RUN_LENGTH))
+            if bets.log_value() >= math.log(RUN_LENGTH):
                 label = self.n_labels + int(numbers[at - 1]) + 1
-                since = label - (self._bets.n_samples - self._bets.since())
-                self.alarm = LostCalibration(label, max(since, 0), leader_in_words(self._bets))
-                self.n_alarms += 1
-                self._bets = new_bets(spends=False)
-        self.n_labels += len(y)
+                since = max(label - (bets.n_samples - bets.since()), 0)
+                alarm, n_alarms = LostCalibration(label, since, leader_in_words(bets)), n_alarms + 1
+                bets = new_bets(spends=False)
+        return {
+            "comparison": comparison,
+            "_bets": bets,
+            "alarm": alarm,
+            "n_alarms": n_alarms,
+            "n_labels": self.n_labels + len(y),
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, (self.to_bytes(),)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         stakes, others = self._bets.state()

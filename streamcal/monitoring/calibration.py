@@ -80,9 +80,9 @@ class CalibrationTest(Betting):
     .. [2] Henzi, A. and Ziegel, J. F. (2022). Valid sequential inference on probability forecast
        performance. Biometrika 109(3), 647-663: interleaved products. The proof for labels that
        are not due, or too late, stands in ``streamcal/monitoring/_interleaved.py``.
-    .. [3] Dawid, A. P., de Rooij, S., Shafer, G., Shen, A., Vereshchagin, N. and Vovk, V. (2011).
-       Insuring against loss of evidence in game-theoretic probability. Statistics and Probability
-       Letters 81(1), 157-162.
+    .. [3] For `log_lasting_e_value`: Dawid, A. P., de Rooij, S., Shafer, G., Shen, A.,
+       Vereshchagin, N. and Vovk, V. (2011). Insuring against loss of evidence in game-theoretic
+       probability. Statistics and Probability Letters 81(1), 157-162.
 
     Examples
     --------
@@ -319,7 +319,7 @@ class CalibrationTest(Betting):
         """The logarithm of evidence that is never lost again, for a list of names that only grows.
 
         An adjuster of the largest e-value m so far, (m − 1 − ln m) / (ln m)², which is an e-value
-        at each instant, too [3]_. At first it is 1/2.
+        at each instant, too (Dawid and others 2011). At first it is 1/2.
         """
         return _adjusted(self._bets.largest)
 
