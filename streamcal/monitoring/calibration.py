@@ -65,7 +65,8 @@ class CalibrationTest(Betting):
     samples 1 / (2 + ln t) is left. So a score that was right for long and then is not is rejected
     too, and the log e-value is never below −ln(2 + ln t) in the order "arrival".
     `CalibrationDrift` finds a change sooner. The probability itself is the denominator, unclipped:
-    a label that had the probability 0 makes the e-value infinite.
+    a label that had the probability 0 makes the e-value infinite. Evidence can be lost again;
+    `log_lasting_e_value` is a little less, and is never lost [3]_.
 
     *Weights* are at most 1, and must be known before the label: the likelihood ratio of a sample is
     raised to its weight. A larger weight would break the bound. Equal probabilities need no care.
@@ -80,9 +81,9 @@ class CalibrationTest(Betting):
     .. [2] Henzi, A. and Ziegel, J. F. (2022). Valid sequential inference on probability forecast
        performance. Biometrika 109(3), 647-663: interleaved products. The proof for labels that
        are not due, or too late, stands in ``streamcal/monitoring/_interleaved.py``.
-    .. [3] For `log_lasting_e_value`: Dawid, A. P., de Rooij, S., Shafer, G., Shen, A.,
-       Vereshchagin, N. and Vovk, V. (2011). Insuring against loss of evidence in game-theoretic
-       probability. Statistics and Probability Letters 81(1), 157-162.
+    .. [3] Dawid, A. P., de Rooij, S., Shafer, G., Shen, A., Vereshchagin, N. and Vovk, V. (2011).
+       Insuring against loss of evidence in game-theoretic probability. Statistics and Probability
+       Letters 81(1), 157-162.
 
     Examples
     --------
