@@ -157,10 +157,10 @@ def test_the_default_is_that_of_the_library(scores_csv: Any) -> None:
 def test_each_option_is_a_parameter_of_the_calibrators_that_take_it() -> None:
     table = calibrator_settings._CALIBRATORS
     assert set(table) == set(calibrator_settings.Method)
-    for name, (class_of, options) in table.items():
-        assert class_of(calibration) is CALIBRATORS[name]
-        assert set(options) <= set(inspect.signature(CALIBRATORS[name]).parameters)
-    _, options = table[calibrator_settings.Method.isotonic]
+    for name, kind in table.items():
+        assert kind.class_of(calibration) is CALIBRATORS[name]
+        assert set(kind.options) <= set(inspect.signature(CALIBRATORS[name]).parameters)
+    options = table[calibrator_settings.Method.isotonic].options
     assert set(options) == set(inspect.signature(IsotonicCalibrator).parameters)
 
 

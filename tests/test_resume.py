@@ -310,6 +310,18 @@ def test_a_row_that_waits_and_cannot_be_learned_is_a_line(
     assert states(store) == before
 
 
+def test_notes_of_another_version_are_refused(tmp_path: Path) -> None:
+    table, out, store = write_table(tmp_path / "t.csv", 60), tmp_path / "out.csv", tmp_path / "s.db"
+    calibrate(table, out, store)
+    with Store(store) as opened:
+        RunNotes(opened).change(format=99)
+    before = states(store)
+    line = f"{store} was written by another version of streamcal: its notes of the run must have"
+    assert f"{line} format 1, got 99" in calibrate(table, out, store, status=1)
+    assert line in run("report", store, "--out", tmp_path / "page.html", status=1).stderr
+    assert states(store) == before
+
+
 def test_several_tables_are_one_run_and_more_may_follow(tmp_path: Path) -> None:
     whole = write_table(tmp_path / "all.csv", 300)
     lines = whole.read_text().splitlines(keepends=True)

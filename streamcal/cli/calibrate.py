@@ -207,7 +207,7 @@ def calibrate(
         summary,
         run or contextlib.nullcontext(),
     ):
-        needed = columns.requirements(totals, any_score=calibrator is Method.isotonic)
+        needed = columns.requirements(totals, any_score=settings.any_score)
         keyed = KeyedCalibrator(
             partial(settings.make_calibrator, segment),
             store=None if run is None else run.store,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamcal._validation import check_choice
 from streamcal.cli.summary import Totals
@@ -30,14 +30,22 @@ class Method(StrEnum):
     histogram = "histogram"
 
 
+class _Kind(NamedTuple):
+    """What the command line knows of a calibrator."""
+
+    class_of: Callable[[Any], "type[Calibrator]"]  # in the package `calibration`
+    options: tuple[str, ...]  # those that it takes
+    any_score: bool = False  # it maps any scores, not only probabilities
+    groups: bool = False  # it learns rows that share an outcome
+
+
 _ALL = ("loss", "prior", "window", "half_life", "max_scores", "interpolation")
-# The class of each calibrator in the package `calibration`, and the options that it takes.
-_CALIBRATORS: dict[Method, tuple[Callable[[Any], "type[Calibrator]"], tuple[str, ...]]] = {
-    Method.hedge: (lambda package: package.HedgedCalibrator, ()),
-    Method.isotonic: (lambda package: package.IsotonicCalibrator, _ALL),
-    Method.platt: (lambda package: package.PlattCalibrator, ("half_life",)),
-    Method.beta: (lambda package: package.BetaCalibrator, ("half_life",)),
-    Method.histogram: (lambda package: package.HistogramCalibrator, ("half_life",)),
+_CALIBRATORS = {
+    Method.hedge: _Kind(lambda package: package.HedgedCalibrator, (), groups=True),
+    Method.isotonic: _Kind(lambda package: package.IsotonicCalibrator, _ALL, any_score=True),
+    Method.platt: _Kind(lambda package: package.PlattCalibrator, ("half_life",)),
+    Method.beta: _Kind(lambda package: package.BetaCalibrator, ("half_life",)),
+    Method.histogram: _Kind(lambda package: package.HistogramCalibrator, ("half_life",)),
 }
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 
@@ -63,7 +71,8 @@ class Settings:
                 f"{option} must be another column than --label, whose value is not known when a row"
                 f" is predicted, got {columns.label!r}"
             )
-        if columns.group is not None and (segment is not None or self.calibrator != Method.hedge):
+        groups = _CALIBRATORS[self.calibrator].groups and segment is None
+        if columns.group is not None and not groups:
             got = "--segment" if segment is not None else self.calibrator
             raise ValueError(f"--group needs --calibrator hedge without --segment, got {got}")
         if segment is not None:
@@ -86,20 +95,27 @@ class Settings:
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         del given["calibrator"]
-        class_of, options = _CALIBRATORS[self.calibrator]
+        kind = _CALIBRATORS[self.calibrator]
         for name in given:
-            if name not in options:
+            if name not in kind.options:
                 option = name.replace("_", "-")
-                fit = " or ".join(each for each, (_, its) in _CALIBRATORS.items() if name in its)
-                raise ValueError(f"--{option} needs --calibrator {fit}, got {self.calibrator}")
+                fits = [each for each, its in _CALIBRATORS.items() if name in its.options]
+                raise ValueError(
+                    f"--{option} needs --calibrator {' or '.join(fits)}, got {self.calibrator}"
+                )
         if self.loss is not None:
             check_choice(self.loss, "loss", LOSSES)
-        made: calibration.Calibrator = class_of(calibration)(**given)
+        made: calibration.Calibrator = kind.class_of(calibration)(**given)
         if segment is None:
             return made
         # Without a base, the parameters are those of `SegmentCalibrator(segment)` in Python.
         base = None if self.calibrator is Method.hedge else made
         return calibration.SegmentCalibrator(segment, base=base)
+
+    @property
+    def any_score(self) -> bool:
+        """Whether any number may be a score; else it must be a probability."""
+        return _CALIBRATORS[self.calibrator].any_score
 
     @property
     def found_loss(self) -> str:

@@ -165,7 +165,7 @@ class LateLabels:
 
     def restore(self, waiting: Iterable[Sequence[Any]]) -> None:
         """Continue with what `as_json` returned."""
-        given = map(_Late._make, waiting)
+        given = [_Late(*row) for row in waiting]
         found = [
             late._replace(ticket=late.ticket and Ticket.from_json(late.ticket)) for late in given
         ]

@@ -203,7 +203,9 @@ class StoreSubject:
 
     def stamp(self) -> Hashable:
         """Return a value that changes when the report would."""
-        return _stamp_of(self.path, self.path.with_name(f"{self.path.name}-wal"))
+        from streamcal.durable.files import LOG, beside
+
+        return _stamp_of(self.path, beside(self.path, LOG))
 
     def report(self) -> "Report":
         """Compute the report."""
@@ -278,11 +280,12 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
 
 def _stamp_of(*paths: Path) -> Hashable:
     """Return a value that changes when one of these files is written."""
+    from streamcal.durable.files import stamp_of
+
     found = []
     for path in paths:
         with contextlib.suppress(OSError):
-            status = path.stat()
-            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+            found.append(stamp_of(path))
     return tuple(found)
 
 

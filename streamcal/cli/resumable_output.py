@@ -22,7 +22,10 @@ from typing import Any, BinaryIO, NoReturn, Self
 
 from streamcal.durable import Store, StoreError
 from streamcal.durable.engine import SINK
-from streamcal.tables.output import Output, sync_folder
+from streamcal.durable.files import sync
+from streamcal.tables.output import Output
+
+FORMAT = 1  # of the notes; a store with another number is of another version of streamcal
 
 _BLOCK_BYTES = 1 << 20
 
@@ -42,9 +45,22 @@ class RunNotes:
 
     @property
     def now(self) -> dict[str, Any]:
-        """The notes of the last commit; empty if the store is of no such run."""
+        """The notes of the last commit; empty if the store is of no such run.
+
+        Raises
+        ------
+        StoreError
+            If another version of streamcal wrote them in another format.
+        """
         notes = self._store.notes.get(SINK)
-        return notes if isinstance(notes, dict) and "tables" in notes else {}
+        if not isinstance(notes, dict) or "tables" not in notes:
+            return {}
+        if notes.get("format") != FORMAT:
+            raise StoreError(
+                f"{self.path} was written by another version of streamcal: its notes of the run"
+                f" must have format {FORMAT}, got {notes.get('format')!r}"
+            )
+        return notes
 
     def change(self, **changes: Any) -> None:
         """Save the notes with changes, and nothing else."""
@@ -238,7 +254,7 @@ class ResumableOutput(Output):
                 super().write(data)
             self._size = compared
             self._file.seek(compared)
-            sync_folder(self._partial.parent)
+            sync(self._partial.parent)
             self.begun = True
 
     def _raise_different(self) -> NoReturn:

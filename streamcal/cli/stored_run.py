@@ -29,7 +29,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamcal.cli.console import Stopped
-from streamcal.cli.resumable_output import ResumableOutput, RunNotes, check_free
+from streamcal.cli.resumable_output import FORMAT, ResumableOutput, RunNotes, check_free
 from streamcal.cli.table_sink import TableSink
 from streamcal.durable.errors import StoreError
 from streamcal.durable.store import Store
@@ -103,6 +103,7 @@ class StoredRun:
             self.notes = RunNotes(self.store)
             self.before = self.store.offset
             self.begun: dict[str, Any] = {
+                "format": FORMAT,
                 "tables": [str(p if is_standard(p) else os.path.realpath(p)) for p in tables],
                 "out": str(real_out),
                 "options": dict(options),

@@ -10,6 +10,8 @@ from streamcal._state.format import BAD_VALUES
 from streamcal.durable.database import connect, create
 from streamcal.durable.errors import StoreError, errors_of_files
 from streamcal.durable.files import (
+    INDEX,
+    LOG,
     beside,
     check_application,
     follow_link,
@@ -64,7 +66,7 @@ class StoreConnection:
 
     def _connect(self) -> None:
         self._stamp, stamp = None, stamp_of(self.file)
-        log, index = beside(self.file, "-wal"), beside(self.file, "-shm")
+        log, index = beside(self.file, LOG), beside(self.file, INDEX)
         own = not self.read_only or is_own(self.file)
         if not own and log.exists() and not index.exists():
             raise StoreError(
@@ -90,7 +92,7 @@ class StoreConnection:
         SQLite would mix pages that it has read before with pages that were written since.
         """
         if self._stamp is not None:
-            if stamp_of(self.file) != self._stamp or beside(self.file, "-wal").exists():
+            if stamp_of(self.file) != self._stamp or beside(self.file, LOG).exists():
                 self.connected().close()
                 self.database = None
                 with errors_of_files(self.path, "opened"):

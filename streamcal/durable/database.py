@@ -13,6 +13,8 @@ from streamcal.durable.errors import StoreError, errors_of_content, is_of_system
 from streamcal.durable.files import (
     APPLICATION,
     BESIDE,
+    INDEX,
+    LOG,
     PARTIAL,
     OpenDatabase,
     beside,
@@ -61,7 +63,7 @@ def _check_files(path: Path, read_only: bool) -> None:
         raise StoreError(f"{path} is empty: it is no store")
     check_beside(path)
     if not read_only:
-        for file in (path, beside(path, "-wal"), beside(path, "-shm")):
+        for file in (path, beside(path, LOG), beside(path, INDEX)):
             if file.exists():
                 check_writable(file)
         if path.stat().st_nlink > 1:  # each name would have its own lock and log
@@ -79,7 +81,7 @@ def _check_log(path: Path) -> None:
     and left its log, the head would be the newest, and most rows older. Here it is only read, so
     that both files stay as they are.
     """
-    log = beside(path, "-wal")
+    log = beside(path, LOG)
     if not log.exists() or not log.stat().st_size:
         return
     with contextlib.closing(connect(path, read_only=True)) as database:

@@ -25,20 +25,21 @@ from streamcal.kernels.sqlite import Connection
 
 APPLICATION = 0x5743414C  # "WCAL": the application id in the header of the database
 PARTIAL = ".partial"  # follows the name of a database until the database is complete
-BESIDE = ("-wal", "-shm", "-journal")  # the endings of SQLite's files beside a database
+LOG, INDEX = "-wal", "-shm"  # the endings of SQLite's log beside a database, and of its index
+BESIDE = (LOG, INDEX, "-journal")  # of all files that SQLite keeps there
 
 _LOCK = "-lock"
 _SQLITE = b"SQLite format 3\0"  # the first bytes of a database
 _HEADER = 100  # the length of a database's header
 # How the files beside a store begin; () for one that a store does not have, see `_check_left`.
 _BESIDE_STORE = {
-    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
-    "-shm": ((3_007_000).to_bytes(4, sys.byteorder),),  # the index has the bytes of this machine
+    LOG: (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    INDEX: ((3_007_000).to_bytes(4, sys.byteorder),),  # the index has the bytes of this machine
     "-journal": (),
 }
 _JOURNAL = (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",)
 _BESIDE_PARTIAL = {**_BESIDE_STORE, "-journal": _JOURNAL}
-_BESIDE_LOCK = {"": (), "-wal": (), "-journal": _JOURNAL}
+_BESIDE_LOCK = {"": (), LOG: (), "-journal": _JOURNAL}
 # What follows the name of a store in the names of its other files.
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
@@ -182,9 +183,7 @@ def check_free(path: Path) -> None:
     A log beside a missing database may belong to a database that somebody has moved.
     """
     _check_left(path, "made", beside(path, PARTIAL), {"": (_SQLITE,), **_BESIDE_PARTIAL})
-    _check_left(
-        path, "made", path, _BESIDE_STORE if is_store(path) else {**_BESIDE_STORE, "-wal": ()}
-    )
+    _check_left(path, "made", path, _BESIDE_STORE if is_store(path) else {**_BESIDE_STORE, LOG: ()})
 
 
 def check_beside(path: Path) -> None:
@@ -259,7 +258,7 @@ def identify(path: Path) -> list[tuple[int, int]] | None:
     The lock is not among them: `Store.save` notices another writer without it.
     """
     try:
-        found = [os.stat(beside(path, ending)) for ending in ("", "-wal", "-shm")]
+        found = [os.stat(beside(path, ending)) for ending in ("", LOG, INDEX)]
     except FileNotFoundError:
         return None
     return [(status.st_dev, status.st_ino) for status in found]

@@ -8,6 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO
 
+from streamcal.durable.files import sync
+
 
 class Output:
     r"""A file that gets its name when it is complete.
@@ -83,7 +85,7 @@ class Output:
     def _create(self, partial: Path) -> BinaryIO:
         """Create a file, and wait until its name is on the disk."""
         file = open(partial, "xb", buffering=0)  # noqa: SIM115  (stays open)
-        sync_folder(partial.parent)
+        sync(partial.parent)
         return file
 
     def sync(self) -> None:
@@ -136,7 +138,7 @@ class Output:
     def _rename(self, partial: Path) -> None:
         """Give the complete file its name, and wait until that is on the disk."""
         partial.replace(self._target)
-        sync_folder(self._target.parent)
+        sync(self._target.parent)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -208,24 +210,3 @@ def _binary(stream: TextIO | None, name: str) -> BinaryIO:
     if stream is None:
         raise OSError(errno.EBADF, "it is closed", name)
     return stream.buffer
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of the files in a folder are on the disk.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     n = Path(folder, "p.csv").write_bytes(b"0.5")
-    ...     sync_folder(Path(folder))
-    >>> n
-    3
-    """
-    if os.name == "nt":
-        return  # a folder can't be opened there
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -280,14 +280,16 @@ class PredictionMemory:
         """Return a prediction of more than two labels as bytes, if it comes back the same."""
         if len(prediction.raw) < 3:
             return prediction
-        raw, shown, n_alarms, ticket = prediction
+        raw, shown, ticket = prediction.raw, prediction.shown, prediction.ticket
         if not _FLOATS.issuperset(map(type, raw.values())):
             return prediction
         if shown is not None and list(shown) != list(raw):
             return prediction
         values = tuple(map(float, raw.values()))
         answers = None if shown is None else tuple(map(float, shown.values()))
-        content = values, answers, n_alarms, None if ticket is None else tuple(ticket)
+        as_tuple = None if ticket is None else tuple(ticket)
+        simple = {"raw": values, "shown": answers, "ticket": as_tuple}
+        content = tuple((prediction._asdict() | simple).values())
         try:
             packed = marshal.dumps(content)
         except ValueError:  # the ticket of a calibrator of the user's own
@@ -316,13 +318,13 @@ class _Packed:
 
     def unpack(self) -> Remembered:
         """Return the prediction as it was."""
-        values, shown, n_alarms, ticket = marshal.loads(self._packed)
-        return Remembered(
-            dict(zip(self._labels, values, strict=True)),
-            None if shown is None else dict(zip(self._labels, shown, strict=True)),
-            n_alarms,
-            None if ticket is None else Ticket(ticket),
-        )
+        kept = dict(zip(Remembered._fields, marshal.loads(self._packed), strict=True))
+        for name in ("raw", "shown"):
+            if kept[name] is not None:
+                kept[name] = dict(zip(self._labels, kept[name], strict=True))
+        if kept["ticket"] is not None:
+            kept["ticket"] = Ticket(kept["ticket"])
+        return Remembered(**kept)
 
 
 class _Unremembered:
