@@ -21,6 +21,7 @@ help:
 	@echo "make coverage                     the same tests, and the lines of Python that none of them ran"
 	@echo "make test-long                    the tests as on other processors; each extra installed alone"
 	@echo "make bench [BENCH=regex]          the benchmarks in full"
+	@echo "make bench-quick                  each benchmark once"
 	@echo "make bench-compare BASE=revision  this tree against a revision; fails on a regression"
 	@echo "make docs                         the documentation as a site in site/"
 	@echo "make pictures                     the pictures in docs/pictures/ anew"

@@ -28,7 +28,7 @@ from streamcal import CalibratedClassifier, HedgedCalibrator, Served
 from streamcal._whole import do_all
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _memory
-from streamcal.wrappers._memory import PredictionMemory
+from streamcal.wrappers._memory import PredictionMemory, Remembered
 from tests.contract import state
 
 
@@ -169,8 +169,8 @@ def test_a_bad_limit_is_refused(remember: Any) -> None:
         bayes(remember=remember)
 
 
-def prediction(p: float) -> Any:
-    return {True: p}, None, 0
+def prediction(p: float) -> Remembered:
+    return Remembered({True: p}, None, 0)
 
 
 def test_features_that_may_change_in_place_are_not_found() -> None:
@@ -425,7 +425,7 @@ def test_what_a_signal_handler_predicts_while_the_model_learns_is_remembered(
 
 def test_the_order_of_features_does_not_matter() -> None:
     memory = PredictionMemory(3)
-    memory.add({"a": 1, "b": 2}, ({}, None, 0), no_ticket)
+    memory.add({"a": 1, "b": 2}, Remembered({}, None, 0), no_ticket)
     assert taken(memory, {"b": 2.0, "a": 1}, no_ticket) is not None
 
 
@@ -609,7 +609,7 @@ def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
     memory = PredictionMemory(9)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
         raw = dict.fromkeys(labels, 0.25)
-        memory.add({"x": i}, (raw, raw, 3), no_ticket)
+        memory.add({"x": i}, Remembered(raw, raw, 3), no_ticket)
     memory.store_latest(no_ticket)
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
         found = taken(memory, {"x": i}, no_ticket)
@@ -626,7 +626,7 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
     raw = dict.fromkeys(range(n), 0.01)
     tracemalloc.start()
     for i in range(20):
-        memory.add({"x": i}, (dict(raw), None, 0), lambda raw, features: ticket)
+        memory.add({"x": i}, Remembered(dict(raw), None, 0), lambda raw, features: ticket)
     memory.store_latest(lambda raw, features: ticket)
     size = tracemalloc.get_traced_memory()[0] / 20
     tracemalloc.stop()

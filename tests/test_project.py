@@ -332,8 +332,13 @@ def test_the_map_of_the_tree_names_files_that_exist() -> None:
 
 
 def test_the_answers_of_the_guide_name_what_is_there() -> None:
-    """Where a row says that names are in a module, they are."""
+    """Where a row says that names are in a module, they are; and each file is there."""
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = "\n".join(re.findall(r"^\| .*\|$", guide, re.MULTILINE))
+    tree = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [f"/{path}" for path in tree.stdout.splitlines()]
+    for named in re.findall(r"`([\w./]+\.(?:pyx?|md|json))`", table):
+        assert any(path.endswith(f"/{named}") for path in files), f"there is no {named}"
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in SOURCES}
     found = re.findall(r"^\| .*? \| (.*?) \| ", guide, re.MULTILINE)
     given = re.findall(r"((?:`\w+`(?:, | and | or )?)+) in `([\w./]+\.pyx?)`", "\n".join(found))

@@ -505,7 +505,7 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
         log_losses(recent[:, 2], recent[:, 1]).mean()
     )
     assert report.updated == timeline.updated
-    assert report.verdict[0].startswith("Calibration lowers the Brier score, by ")
+    assert "in all 8 periods. Calibration lowers the Brier score, by " in report.verdict[0]
     assert report.verdict[-1].startswith("Of the last 2,000 labelled events: calibrated ")
     assert report.facts[0][0] == "Calibrator"
     assert report.facts[0][1].startswith("PlattCalibrator(")

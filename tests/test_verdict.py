@@ -8,6 +8,7 @@ import pytest
 
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.monitoring import CalibrationTest, ForecastComparison
+from streamcal.monitoring.fixed_bets import e_value_in_words
 from streamcal.report.table_sections import Scored, verdict_of_table
 from streamcal.report.verdict import (
     LEVEL,
@@ -119,7 +120,18 @@ def test_few_rows_that_make_the_difference_are_counted() -> None:
     assert losses_in_words(before, after).endswith(
         "1 of 2,000 rows makes more than half of the difference."
     )
-    assert losses_in_words(after, after).endswith(f"{after.mean():.4f} after.")
+    assert losses_in_words(after, after).endswith(f"→ {after.mean():.4f}.")
+
+
+def test_periods_in_which_the_loss_is_lower_are_counted() -> None:
+    before, after = np.full(1_250, 0.4), np.full(1_250, 0.3)
+    assert losses_in_words(before, after) == "Log loss 0.4000 → 0.3000, lower in all 6 periods."
+    assert losses_in_words(after, before) == "Log loss 0.3000 → 0.4000, higher in all 6 periods."
+    assert losses_in_words(before[:399], after[:399]) == "Log loss 0.4000 → 0.3000."
+    after[:700] = 0.45
+    assert losses_in_words(before, after).endswith("lower in 3 of 6 periods.")
+    many = np.full(100_000, 0.4)
+    assert "in all 10 periods" in losses_in_words(many, many - 0.1)
 
 
 def test_the_evidence_is_that_of_the_test() -> None:
@@ -132,7 +144,8 @@ def test_the_evidence_is_that_of_the_test() -> None:
     words = evidence_in_words("p", p, y, rows)
     assert test.since is not None
     assert words.startswith(f"The evidence against p begins at about row {2 * test.since:,}: ")
-    assert f"reaches 10^{-math.log10(test.p_value):.0f}. By the best bet {test.in_words}" in words
+    largest = e_value_in_words(-math.log(test.p_value))
+    assert f"reaches {largest}. By the best bet {test.in_words}" in words
     assert "stays small" in evidence_in_words("p", true, y, rows)
     assert "is infinite" in evidence_in_words("p", np.zeros(2), np.ones(2), rows)
 
@@ -141,14 +154,14 @@ def test_the_verdict_on_a_table() -> None:
     p = np.random.default_rng(5).random(5_000)
     y, rows = draw(p**2), 1.0 + np.arange(5_000)
     first, raw, new = verdict_of_table(Scored(p, p**2, y, rows), "p", "new")
-    assert first.startswith("Calibration lowers the Brier score, by ")
-    assert "Log loss " in first
+    assert first.startswith("Log loss 0.")
+    assert "lower in all 10 periods. Calibration lowers the Brier score, by " in first
     assert raw.startswith("p is too high")
     assert "The evidence against p begins at about row " in raw
     assert new.startswith("new shows no clear miscalibration. The evidence against new stays small")
     assert verdict_of_table(Scored(5 * p, p**2, y, rows), "p", "new") == (new,)
     same, *_ = verdict_of_table(Scored(p, p, y, rows), "p", "new")
-    assert same.startswith("The Brier score is the same before and after calibration.")
+    assert same.endswith("The Brier score is the same before and after calibration.")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """``streamcal check``: whether probabilities are right; exit status 3 is an alarm."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +59,7 @@ def check(
     alarm: since about which row, the evidence, and what the probabilities should be.
     """
     from streamcal.monitoring import CalibrationTest
+    from streamcal.monitoring.fixed_bets import e_value_in_words
     from streamcal.tables.open import format_of
     from streamcal.tables.output import standard_output
 
@@ -85,7 +85,7 @@ def check(
             (test,) = tests.values()
             values |= {"log_e_value": test.log_e_value, "p_value": test.p_value}
             summary.add(
-                f"{count_rows(n_rows)}, e-value {_shown(test.log_e_value)},"
+                f"{count_rows(n_rows)}, e-value {e_value_in_words(test.log_e_value)},"
                 f" p-value {test.p_value:.3g}: {'an alarm' if alarms else 'no alarm'}",
                 **values,
             )
@@ -137,16 +137,10 @@ def _alarms(tests: "dict[Any, CalibrationTest]", alpha: float, *, by_key: bool) 
 
 def _in_words(test: "CalibrationTest", name: str) -> str:
     """Return an alarm in words."""
+    from streamcal.monitoring.fixed_bets import e_value_in_words
+
     since = 0 if test.since is None else test.since
     return (
         f"{name} is wrong since about labelled row {since + 1:,} of {test.n_samples:,}: e-value"
-        f" {_shown(test.log_e_value)}; by the best bet {test.in_words}"
+        f" {e_value_in_words(test.log_e_value)}; by the best bet {test.in_words}"
     )
-
-
-def _shown(log_e_value: float) -> str:
-    """Return an e-value, the power of ten of a large one."""
-    if log_e_value == math.inf:
-        return "infinite (a label had the probability 0)"
-    digits = log_e_value / math.log(10.0)
-    return f"{math.exp(log_e_value):.3g}" if digits < 4.0 else f"10^{digits:.0f}"

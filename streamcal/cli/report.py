@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated
 
 from streamcal.cli.console import data_errors, failure, say, usage_errors
@@ -20,6 +21,8 @@ from streamcal.cli.options import (
     out_option,
 )
 from streamcal.cli.report_sources import Given, open_subject
+
+_WIDTH = 100  # of the verdict in the terminal, in characters
 
 EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",
@@ -44,7 +47,7 @@ def report(
 
     It begins with a verdict in words, and shows reliability before and after, scores and their
     parts, and miscalibration over time; for a store also its learners, and its output table as far
-    as it is written.
+    as it is written. The verdict is printed, too.
     """
     from streamcal.tables.output import Output, write_file
 
@@ -59,7 +62,10 @@ def report(
             raise failure(f"--out {out} is a file of the report: the page would replace it", 2)
         from streamcal.report import page
 
-        html = page.encoded(page.render(subject.report()))
+        content = subject.report()
+        html = page.encoded(page.render(content))
         write_file(out, html)
         if not quiet:
+            for sentence in content.verdict:
+                say(fill(sentence, _WIDTH))
             say(f"{out}: {len(html) / 1e6:.1f} MB")

@@ -12,13 +12,14 @@ blocks. Five scores, weights 1, with the labels 0 1 0 0 1; the hull has three ed
        |            __--
      0 +---*---.---'------- W   score 1: label 0
 
-A *chunk* keeps the hull of its slots, edge by edge. A *node* keeps one edge, its *bridge*: the one
-that crosses from the left child's points to the right child's or, where nothing is pooled across
-the middle, the last edge of the left child's hull. Its hull consists of the left child's hull up to
-the start of the bridge, the bridge, and the right child's hull from the end of the bridge on. Edges
-above the bridge are not part of it. Edges are identified by scores, which are exact: an edge covers
-the scores ``first`` to ``last``. The five scores in two chunks, and the insertion of a label 1 at
-3.5, which changes one chunk, and the sums of the bridge but not its ends::
+A *chunk* keeps the hull of its slots, edge by edge (`push`). A *node* keeps one edge, its *bridge*:
+the one that crosses from the left child's points to the right child's or, where nothing is pooled
+across the middle, the last edge of the left child's hull. Its hull consists of the left child's
+hull up to the start of the bridge, the bridge, and the right child's hull from the end of the
+bridge on. Edges above the bridge are not part of it. Edges are identified by scores, which are
+exact: an edge covers the scores ``first`` to ``last``. The five scores in two chunks, and the
+insertion of a label 1 at 3.5, which changes one chunk, and the sums of the bridge but not its
+ends::
 
              bridge 2..4, mean 1/3                      bridge 2..4, mean 2/4
              /                 \\                        /                 \\
@@ -37,9 +38,9 @@ weight has decayed to 2**-200. Integer weights and statistics below 2**53 give e
 and the tests below are rounded once or twice; a wrong result of a test only concerns edges whose
 slopes are equal up to rounding. Equal slopes are pooled.
 
-The search for a bridge walks both children's hulls at once and excludes part of one or of both in
-each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). Let v* be the slope of
-the bridge, e an edge of the left hull and f one of the right hull::
+The search for a bridge (`find_bridge`) walks both children's hulls at once and excludes part of one
+or of both in each step (Overmars & van Leeuwen 1981, sec. 3, in the variables of pooling). Let v*
+be the slope of the bridge, e an edge of the left hull and f one of the right hull::
 
     left child  ... ---- e ---- between e and the middle | between the middle and f ---- f ---- ...
 

@@ -7,6 +7,7 @@ their number, here 4.4, against the best of them: bets that are nearer to each o
 than that. Samples cost O(number of bets).
 """
 
+import math
 from functools import cache
 from itertools import pairwise, product
 
@@ -20,6 +21,8 @@ SLOPES = (0.55, 0.8, 1.0, 1.25, 1.8)
 CURVES = (-0.12, 0.0, 0.12)
 ENDS = (-np.inf, -2.0, -0.5, 0.5, 2.0, np.inf)  # log odds between which a local bet shifts
 LOCAL_SHIFTS = (-0.7, 0.7)
+
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @cache
@@ -37,6 +40,22 @@ def all_bets() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def new_bets(*, spends: bool) -> Bets:
     """Return the bets before the first sample; see `Bets` for ``spends``."""
     return Bets(*all_bets(), spends)
+
+
+def e_value_in_words(log_e_value: float) -> str:
+    """Return an e-value from its natural logarithm.
+
+    Examples
+    --------
+    >>> e_value_in_words(1.0), e_value_in_words(2137.0), e_value_in_words(math.inf)
+    ('2.72', '10⁹²⁸', 'infinite (a label had the probability 0)')
+    """
+    if math.isinf(log_e_value):
+        return "infinite (a label had the probability 0)" if log_e_value > 0.0 else "0"
+    digits = log_e_value / math.log(10.0)
+    if digits < 4.0:
+        return f"{math.exp(log_e_value):.3g}"
+    return "10" + f"{digits:.0f}".translate(_SUPERSCRIPTS)
 
 
 def leader_in_words(bets: Bets) -> str:

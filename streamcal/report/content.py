@@ -158,6 +158,8 @@ def shown(cell: str | float) -> str:
     --------
     >>> shown(-0.25), shown(1234567), shown(float("inf")), shown(float("nan")), shown("a")
     ('−0.2500', '1,234,567', '∞', '–', 'a')
+    >>> shown(0.000598), shown(3e-7)
+    ('0.0006', '3e−07')
     """
     if isinstance(cell, str):
         return cell
@@ -167,7 +169,10 @@ def shown(cell: str | float) -> str:
         return "–"
     if math.isinf(cell):
         return "∞" if cell > 0 else "−∞"
-    text = f"{cell:.4f}" if 1e-3 <= abs(cell) < 1e4 or not cell else f"{cell:.3g}"
+    if abs(cell) >= 1e4:
+        text = f"{cell:.3g}"
+    else:  # the digits of a column are below each other
+        text = f"{cell:.4f}" if abs(cell) >= 5e-5 or not cell else f"{cell:.0e}"
     return text.replace("-", "−")
 
 

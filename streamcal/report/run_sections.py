@@ -88,13 +88,22 @@ def verdict_of_run(run: Run) -> tuple[str, ...]:
         return ()
     sentences = [f"Alarm: {alarm.text}." for alarm in alarms_of(run) if alarm.is_on]
     if gain := _gain(run.timeline):
-        sentences.append(verdict.gain_in_words(gain))
+        losses = _losses_in_words(run.timeline.periods())
+        sentences.append(f"{losses} {verdict.gain_in_words(gain)}")
     if (recent := run.recent) is not None:
         sentences.append(
             f"Of the last {len(recent.labels):,} labelled events: "
             + verdict.reliability_in_words(CALIBRATED, recent.calibrated, recent.labels)
         )
     return tuple(sentences)
+
+
+def _losses_in_words(periods: Periods) -> str:
+    """Return a sentence about the log losses of a run, of which there must be one."""
+    before, after = periods.raw / periods.n, periods.calibrated / periods.n
+    n = float(periods.n.sum())
+    means = verdict.change(float(periods.raw.sum()) / n, float(periods.calibrated.sum()) / n)
+    return f"Log loss {means}{verdict.periods_in_words(before, after)}."
 
 
 def _gain(timeline: Timeline) -> verdict.Gain | None:

@@ -110,7 +110,7 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
         columns.insert(0, (score, scored.raw))
         gain = verdict.compare(scored.raw, scored.calibrated, y)
         losses = (log_losses(y, p) for _, p in columns)
-        sentences.append(f"{verdict.gain_in_words(gain)} {verdict.losses_in_words(*losses)}")
+        sentences.append(f"{verdict.losses_in_words(*losses)} {verdict.gain_in_words(gain)}")
     for name, p in columns:
         evidence = verdict.evidence_in_words(name, p, y, scored.rows)
         sentences.append(f"{verdict.reliability_in_words(name, p, y)} {evidence}")

@@ -1,6 +1,6 @@
 """A verdict in words: where probabilities are wrong, and whether calibration makes them better.
 
-Each statement is confirmed by a test, so that chance does not mislead the reader:
+What is wrong or better is confirmed by a test, so that chance does not mislead the reader:
 
 * Predictions fall into bins of about equally many samples. If a bin is calibrated, the probability
   of a frequency as far from the mean prediction as the observed one is at most
@@ -9,6 +9,8 @@ Each statement is confirmed by a test, so that chance does not mislead the reade
   `streamcal.monitoring.ForecastComparison`, which holds however often somebody looks.
 * The e-value is that of `streamcal.monitoring.CalibrationTest`: the chance that it ever exceeds
   1 / `LEVEL` is at most `LEVEL` if the probabilities are right.
+
+Log losses are told as they are, with the number of periods in which they are lower.
 
 References
 ----------
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels.mean_bounds import MeanBounds
-from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
+from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
 from streamcal.report.content import listed
 
 LEVEL = 0.01
@@ -32,6 +34,7 @@ LEVEL = 0.01
 
 _BINS = 10
 _FEW = 0.01  # the share of rows that are few
+_MOST_PERIODS, _LEAST_ROWS = 10, 200  # in which log losses are compared
 
 Vector = NDArray[np.float64]
 
@@ -225,18 +228,21 @@ def gain_in_words(gain: Gain) -> str:
 def losses_in_words(before: Vector, after: Vector) -> str:
     """Return a sentence about log losses, and how much of their difference a few rows make.
 
-    Arrays of the shape ``(n_samples,)``: the log loss of each sample.
+    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order. They are counted in
+    at most ten periods of at least 200 samples.
 
     Examples
     --------
     >>> before, after = np.full(1000, 0.5), np.full(1000, 0.49)
     >>> before[:7] = 30.0
-    >>> losses_in_words(before, after)[:49]
-    'Log loss 0.7065 before calibration, 0.4900 after.'
+    >>> losses_in_words(before, after)[:54]
+    'Log loss 0.7065 → 0.4900, lower in all 5 periods; 4 of'
     >>> losses_in_words(before, after)[50:]
     '4 of 1,000 rows make more than half of the difference.'
     """
-    words = f"Log loss {before.mean():.4f} before calibration, {after.mean():.4f} after."
+    n_periods = max(1, min(_MOST_PERIODS, len(before) // _LEAST_ROWS))
+    parts = [np.array_split(losses, n_periods) for losses in (before, after)]
+    words = periods_in_words(*(np.array([part.mean() for part in each]) for each in parts))
     difference = before - after
     total = float(difference.sum())
     shares = np.cumsum(np.sort(difference * math.copysign(1.0, total))[::-1])
@@ -244,8 +250,29 @@ def losses_in_words(before: Vector, after: Vector) -> str:
     if total and n_rows <= len(difference) * _FEW:
         rows = "1 of" if n_rows == 1 else f"{n_rows:,} of"
         verb = "makes" if n_rows == 1 else "make"
-        words += f" {rows} {len(difference):,} rows {verb} more than half of the difference."
-    return words
+        words += f"; {rows} {len(difference):,} rows {verb} more than half of the difference"
+    return f"Log loss {change(before.mean(), after.mean())}{words}."
+
+
+def periods_in_words(before: Vector, after: Vector) -> str:
+    """Return in how many periods the loss is lower, from its means; "" if there is only one.
+
+    Examples
+    --------
+    >>> periods_in_words(np.array([0.4, 0.5]), np.array([0.3, 0.6]))
+    ', lower in 1 of 2 periods'
+    """
+    n, n_lower = len(before), int((after < before).sum())
+    if n < 2 or (before == after).all():
+        return ""
+    if n_lower in (0, n) and (before != after).all():
+        return f", {'lower' if n_lower else 'higher'} in all {n} periods"
+    return f", lower in {n_lower} of {n} periods"
+
+
+def change(before: float, after: float) -> str:
+    """Return two numbers with an arrow between them."""
+    return f"{before:.4f} \N{RIGHTWARDS ARROW} {after:.4f}"
 
 
 def evidence_in_words(name: str, p: Vector, y: Vector, rows: Vector) -> str:
@@ -267,12 +294,10 @@ def evidence_in_words(name: str, p: Vector, y: Vector, rows: Vector) -> str:
         most = math.exp(bets.largest)
         return f"The evidence against {name} stays small: its e-value is at most {most:.3g}."
     row = int(rows[min(bets.since(), len(rows) - 1)])
-    if math.isinf(bets.largest):
-        value = "is infinite, since a label had the probability 0"
-    else:
-        value = f"reaches 10^{bets.largest / math.log(10.0):.0f}"
+    verb = "is" if math.isinf(bets.largest) else "reaches"
     return (
-        f"The evidence against {name} begins at about row {row:,}: its e-value {value}."
+        f"The evidence against {name} begins at about row {row:,}: its e-value {verb}"
+        f" {e_value_in_words(bets.largest)}."
         f" By the best bet {leader_in_words(bets)}."
     )
 

@@ -22,9 +22,6 @@ _LONG = 5.0  # mean delays: a label that is later than this seems to be lost
 _SOON = 100  # predictions: no label seems to be lost before there are so many
 _FLOATS = {float, np.float64}
 
-Parts = tuple[Mapping[ClfTarget, float], Mapping[ClfTarget, float] | None, int]
-"""A `Remembered` without a ticket, as a tuple because it is made for each sample."""
-
 MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
 """Returns the ticket of the calibrators for the model's probabilities and the features.
 
@@ -118,7 +115,7 @@ class PredictionMemory:
     --------
     >>> memory, no_ticket = PredictionMemory(2), lambda raw, features: None
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
-    ...     memory.add(x, ({True: x["a"] / 10}, None, 0), no_ticket)
+    ...     memory.add(x, Remembered({True: x["a"] / 10}, None, 0), no_ticket)
     >>> memory.find({"a": 1}) is None, memory.find({"a": 3}).prediction.raw
     (True, {True: 0.3})
     """
@@ -141,9 +138,12 @@ class PredictionMemory:
         return (self._room.aside is not None) + len(self._room)
 
     def add(
-        self, x: Any, parts: Parts, make_ticket: MakeTicket, asked: str = "probabilities"
+        self, x: Any, prediction: Remembered, make_ticket: MakeTicket, asked: str = "probabilities"
     ) -> None:
-        """Remember the prediction of ``asked``, the label or probabilities, for ``x``."""
+        """Remember the prediction of ``asked``, the label or probabilities, for ``x``.
+
+        It has no ticket yet; one is made with ``make_ticket`` if the label is late.
+        """
         room = self._room
         latest = room.aside
         if latest is not None:
@@ -155,7 +155,7 @@ class PredictionMemory:
         if kept is None:
             self._unremembered.add(x)
         else:
-            room.aside = kept, tuple.__new__(Remembered, (*parts, None))  # quicker than a call
+            room.aside = kept, prediction
             self._asked = asked
         if room:
             room.drop_until(room.last - self.limit + 1)  # one less, for the latest

@@ -41,7 +41,7 @@ from streamcal.notebook.card import MOST_CARDS, card, labelled, note
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
-from streamcal.wrappers._memory import Found, PredictionMemory
+from streamcal.wrappers._memory import Found, PredictionMemory, Remembered
 from streamcal.wrappers._sampling import (
     SamplingRate,
     answers_among_all,
@@ -495,8 +495,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if found is None or not found.prediction.raw:
             raw = self._known.complete(self._predict_raw(x, kwargs))
             return raw, None, None, found
-        raw, shown, n_alarms, ticket = found.prediction
-        return raw, shown, ticket if self._is_current(n_alarms) else None, found
+        given = found.prediction
+        ticket = given.ticket if self._is_current(given.n_alarms) else None
+        return given.raw, given.shown, ticket, found
 
     def serve_one(self, x: Features, **kwargs: Any) -> Served:
         """Return `predict_proba_one` of a sample, and everything that `learn_one` needs later.
@@ -571,7 +572,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self.remember:
             shown = dict(among_kept) if self._monitor else None
             n_alarms = self.n_alarms if self._monitor else 0
-            self._memory.add(x, (dict(raw), shown, n_alarms), self._make_ticket, asked)
+            prediction = Remembered(dict(raw), shown, n_alarms)
+            self._memory.add(x, prediction, self._make_ticket, asked)
         return calibrated
 
     def calibrate_one(
