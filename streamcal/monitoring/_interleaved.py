@@ -5,11 +5,12 @@ The evidence is the mean of the products, in which a label that isn't due (that 
 predictions old) counts as the one that makes its product less. It may be looked at always:
 
 Let Fₜ be what is known when prediction t is made, with its probability: all labels that are due,
-and which labels have not come in time. Let Nₜ be the product of t with the label of t settled (one
-that does not come in time: with the worse label). Then E[Nₜ | Fₜ] ≤ Nₜ₋ₕ, as Nₜ₋ₕ and the bets are
-known in Fₜ, and the worse label makes Nₜ at most what the true one makes it. Let somebody stop
-after τ predictions, by what is due. Whether τ ≥ t is known in Fₜ. So for each product, with the
-sum over its predictions::
+and which labels have not come in time. The hypothesis is E[yₜ | Fₜ] = pₜ. Let Nₜ be the product of
+t with the label of t settled (one that does not come in time: with the worse label). Then
+E[Nₜ | Fₜ] ≤ Nₜ₋ₕ, as Nₜ₋ₕ and the bets are known in Fₜ, and the worse label makes Nₜ at most what
+the true one makes it. Let somebody stop after τ predictions, by what is due, at the latest after
+some fixed number. Whether τ ≥ t is known in Fₜ. So for each product, with the sum over its
+predictions::
 
     E[N_τ] = 1 + Σₜ E[1{τ ≥ t} (Nₜ − Nₜ₋ₕ)] ≤ 1
 
