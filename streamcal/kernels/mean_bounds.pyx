@@ -9,8 +9,8 @@ guess g_t of it in this range, from earlier numbers, and a stake lambda, the pro
 is at most 1 in the mean, and so is a mixture of fixed stakes. (Fan, Grama and Liu 2015, lemma 4.1,
 and Howard et al. 2021, theorem 4, have the expression with the logarithm in place of psi. With psi
 the product is a little less, and much cheaper to compute.) By Ville's inequality the chance that it
-ever reaches 1/alpha is at most alpha. It depends on the conditional means by their weighted sum alone, so solving for their mean
-gives a lower bound. The upper bound is that of the negative numbers.
+ever reaches 1/alpha is at most alpha. It depends on the conditional means by their weighted sum
+alone, so solving for their mean gives a lower bound. The upper bound is that of the negative numbers.
 """
 
 from libc.math cimport INFINITY, exp, fabs, fmax, fmin, log

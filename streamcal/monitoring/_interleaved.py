@@ -17,7 +17,8 @@ predictions::
 What is shown in place of N_τ is at most that, since its labels that aren't due are the worse ones.
 The mean of the products is then an e-value at τ. Let τ be the first time at which it is at least
 1/α: the chance that this ever happens is at most α. Without the worse labels this would be false:
-who has seen labels that share a draw with one that isn't due would stop before a loss. Henzi and
+a label that is due may tell what one that isn't due will be, and who knows that would stop before a
+loss. Henzi and
 Ziegel (2022), Biometrika 109(3), bet by such products. The mean of their largest values, each of a
 product by itself, would need a factor (Vovk and Wang 2020, Biometrika 107(4)), 6.6 for h = 48.
 """
