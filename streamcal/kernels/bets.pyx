@@ -7,7 +7,7 @@ A bet is a map of a probability p, with z = log(p / (1 − p)) from −30 to 30:
 
 where z₄ is z, from −4 to 4. The bet multiplies its stake by (q / p)^w if the event happened, and by
 ((1 − q) / (1 − p))^w if not, with a weight w ≤ 1. If p is the probability of the event, given all
-that was known, the expected factor is at most 1, and exactly 1 for w = 1.
+that was known, the expected factor is at most 1, and exactly 1 for w = 1 and 0 < p < 1.
 
 Each bet gets a fresh stake f_t before sample t, beside what it has: M_t = factor_t · (M_{t−1} + f_t).
 

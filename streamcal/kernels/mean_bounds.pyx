@@ -1,16 +1,16 @@
 """Bounds on the running mean of bounded numbers that hold at all times together.
 
 Number t lies in [low_t, high_t], which is known before it, and has the conditional mean m_t. With a
-guess g_t of it from earlier numbers, and a stake lambda, the product over t of ::
+guess g_t of it in this range, from earlier numbers, and a stake lambda, the product over t of ::
 
     exp(lambda w (x_t − m_t) − psi(lambda w (g_t − low_t)) (lambda w (x_t − g_t))²)
     psi(z) = 1/2 + z / (3 (1 − z))  ≥  (−log(1 − z) − z) / z²,    z < 1
 
-is at most 1 in the mean (Fan, Grama and Liu 2015, lemma 4.1, and Howard et al. 2021, theorem 4,
-with the logarithm; without it, it is a little less and much cheaper), and so is a mixture of fixed
-stakes. By Ville's inequality the chance that it ever reaches 1/alpha is at most
-alpha. It depends on the conditional means by their weighted sum alone, so solving for their mean
-gives a lower bound. The upper bound is that of the negative numbers.
+is at most 1 in the mean, and so is a mixture of fixed stakes. (Fan, Grama and Liu 2015, lemma 4.1,
+and Howard et al. 2021, theorem 4, have the expression with the logarithm in place of psi. With psi
+the product is a little less, and much cheaper to compute.) By Ville's inequality the chance that it
+ever reaches 1/alpha is at most alpha. It depends on the conditional means by their weighted sum
+alone, so solving for their mean gives a lower bound. The upper bound is that of the negative numbers.
 """
 
 from libc.math cimport INFINITY, exp, fabs, fmax, fmin, log

@@ -5,18 +5,20 @@ The evidence is the mean of the products, in which a label that isn't due (that 
 predictions old) counts as the one that makes its product less. It may be looked at always:
 
 Let Fₜ be what is known when prediction t is made, with its probability: all labels that are due,
-and which labels have not come in time. Let Nₜ be the product of t with the label of t settled (one
-that does not come in time: with the worse label). Then E[Nₜ | Fₜ] ≤ Nₜ₋ₕ, as Nₜ₋ₕ and the bets are
-known in Fₜ, and the worse label makes Nₜ at most what the true one makes it. Let somebody stop
-after τ predictions, by what is due. Whether τ ≥ t is known in Fₜ. So for each product, with the
-sum over its predictions::
+and which labels have not come in time. The hypothesis is E[yₜ | Fₜ] = pₜ. Let Nₜ be the product of
+t with the label of t settled (one that does not come in time: with the worse label). Then
+E[Nₜ | Fₜ] ≤ Nₜ₋ₕ, as Nₜ₋ₕ and the bets are known in Fₜ, and the worse label makes Nₜ at most what
+the true one makes it. Let somebody stop after τ predictions, by what is due, at the latest after
+some fixed number. Whether τ ≥ t is known in Fₜ. So for each product, with the sum over its
+predictions::
 
     E[N_τ] = 1 + Σₜ E[1{τ ≥ t} (Nₜ − Nₜ₋ₕ)] ≤ 1
 
 What is shown in place of N_τ is at most that, since its labels that aren't due are the worse ones.
 The mean of the products is then an e-value at τ. Let τ be the first time at which it is at least
 1/α: the chance that this ever happens is at most α. Without the worse labels this would be false:
-who has seen labels that share a draw with one that isn't due would stop before a loss. Henzi and
+a label that is due may tell what one that isn't due will be, and who knows that would stop before a
+loss. Henzi and
 Ziegel (2022), Biometrika 109(3), bet by such products. The mean of their largest values, each of a
 product by itself, would need a factor (Vovk and Wang 2020, Biometrika 107(4)), 6.6 for h = 48.
 """

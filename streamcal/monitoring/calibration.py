@@ -63,7 +63,7 @@ class CalibrationTest(Betting):
 
     *Evidence.* Half of the stake is bet from the first sample on; the rest later, so that after t
     samples 1 / (2 + ln t) is left. So a score that was right for long and then is not is rejected
-    too, and the log e-value is never below −ln(2 + ln t) in the order "arrival".
+    too, and the log e-value is never below −ln(2 + ln t) in the order "arrival" (without `merge`).
     `CalibrationDrift` finds a change sooner. The probability itself is the denominator, unclipped:
     a label that had the probability 0 makes the e-value infinite. Evidence can be lost again;
     `log_lasting_e_value` is a little less, and is never lost [3]_.
@@ -168,8 +168,9 @@ class CalibrationTest(Betting):
         """Add predictions that share an outcome, such as those of each minute of a game.
 
         They are one sample, and one prediction in the order "interleaved": each of n rows has the
-        weight ``w / n``. Rows may have different probabilities; each must be right given all that
-        was known before the first of them.
+        weight ``w / n``. Rows may have different probabilities. Each must be right given itself and
+        all that was known before the first row; it may use what was known later, such as the score
+        of the game.
 
         Parameters
         ----------
@@ -346,7 +347,8 @@ class CalibrationTest(Betting):
         """Add the evidence of another part of the data.
 
         The parts must be disjoint and independent of each other, such as two shops. The e-values
-        are multiplied.
+        are multiplied. Whether to merge must not depend on them: who merges only if that helps
+        raises more false alarms than ``alpha``.
 
         Raises
         ------

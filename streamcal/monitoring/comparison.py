@@ -40,10 +40,10 @@ class ForecastComparison(Stateful):
 
     Notes
     -----
-    Nothing is assumed about how samples depend on each other, or on their number. The expected
-    difference of a sample is that given all earlier samples. Each label must be known before the
-    next sample is predicted, or labels that are known later must be independent of what comes
-    between.
+    Samples may depend on each other in any way, and their number need not be fixed before. The
+    expected difference of a sample is that given all earlier samples. Each label must be known
+    before the next sample is predicted, or labels that are known later must be independent of what
+    comes between.
 
     The interval is an empirical Bernstein confidence sequence: it becomes narrow if differences
     vary little. It uses that a difference can only be one of as many numbers as there are labels,

@@ -34,9 +34,11 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
     -----
     The bets are those of `CalibrationTest`; each of them stakes 1 before each sample, and their
     mean is the statistic of Shiryaev and Roberts. If probabilities are right, given all earlier
-    probabilities and labels, this statistic less the number of samples is a martingale; so its mean
-    at the first alarm, which is at least ``run_length``, is the mean number of samples. O(1)
-    memory and time for each sample. After an alarm the next `update` begins anew.
+    probabilities and labels, this statistic grows by at most 1 for each sample in the mean (for
+    weights of 1, by 1: less the number of samples, it is a martingale). So the mean number of
+    samples to the first alarm is at least the mean of the statistic then, which is at least
+    ``run_length``. O(1) memory and time for each sample. After an alarm the next `update` begins
+    anew.
 
     References
     ----------
