@@ -231,3 +231,15 @@ def test_bad_parameters() -> None:
     for name, value in {"score": "mae", "alpha": 1.0, "clip": 0.6, "pos_val": math.nan}.items():
         with pytest.raises(ValueError, match=f"`{name}` must"):
             ForecastComparison(**{name: value})
+
+
+def test_probabilities_of_labels_must_not_exceed_one_together() -> None:
+    comparison, three = ForecastComparison(), {"a": 0.4, "b": 0.4, "c": 0.4}
+    for first, second, name in ((three, {"a": 1.0}, "first"), ({"a": 1.0}, three, "second")):
+        with pytest.raises(
+            ValueError, match=f"`{name}` must have probabilities whose sum is at mo"
+        ):
+            comparison.update("a", first, second)
+    assert comparison.n_samples == 0
+    comparison.update("a", dict.fromkeys("abcdefghij", 0.1), {"a": 0.5})  # sums are rounded
+    assert comparison.n_samples == 1

@@ -512,7 +512,8 @@ def test_one_file_for_two_things_is_refused(apart: Path, arguments: list[str]) -
     before = look_around()
     status, printed = invoke(*arguments)
     assert status == 2
-    assert "must be another file than" in printed or "is a file of the report" in printed
+    refused = "must be another file than", "is a file of the report", "is a database"
+    assert any(words in printed for words in refused)
     assert printed.count("\n") == 1
     assert look_around() == before
 
@@ -568,6 +569,33 @@ def test_two_outputs_of_one_name_at_once_are_both_whole(tmp_path: Path) -> None:
 
 
 NO_FILE = ["no/out.csv", f"{'x' * 250}.csv"]
+
+
+@pytest.mark.parametrize("command", ["calibrate", "report", "picture"])
+def test_no_output_replaces_a_store(tmp_path: Path, command: str) -> None:
+    scores_csv = write_table(tmp_path / "scores.csv", 30)
+    store = tmp_path / "run.png"
+    with Store(store) as opened:
+        opened.save({}, offset=3)
+    before = store.read_bytes()
+    columns = ["--score", "p", "--label", "y"]
+    given = {
+        "calibrate": ["calibrate", scores_csv, *columns, "--out", store, "--format", "csv"],
+        "report": ["report", store, "--out", store],
+        "picture": [
+            "calibrate",
+            scores_csv,
+            *columns,
+            "--out",
+            tmp_path / "a.csv",
+            "--plot",
+            store,
+        ],
+    }[command]
+    printed = run(*given, status=2).stderr
+    assert f"{store} is a database, such as a store: choose another name, or remove it" in printed
+    assert store.read_bytes() == before
+    assert not (tmp_path / "a.csv").exists()
 
 
 @pytest.mark.parametrize("out", NO_FILE, ids=["no folder", "too long"])

@@ -389,3 +389,10 @@ def test_kernels_check_their_bets() -> None:
     for bets, prior in ((np.ones((2, 4)), np.ones(2)), (np.ones((2, 5)), np.ones(1))):
         with pytest.raises(ValueError, match="five numbers"):
             Bets(bets, prior, True)
+
+
+def test_infinite_evidence_lasts() -> None:
+    test = CalibrationTest()
+    test.update(True, 0.0)
+    assert test.log_e_value == test.log_lasting_e_value == math.inf
+    assert e_bh({"a": test.log_lasting_e_value, "b": 0.0}) == ["a"]

@@ -86,7 +86,7 @@ def check(
             values |= {"log_e_value": test.log_e_value, "p_value": test.p_value}
             summary.add(
                 f"{count_rows(n_rows)}, e-value {e_value_in_words(test.log_e_value)},"
-                f" p-value {test.p_value:.3g}: {'an alarm' if alarms else 'no alarm'}",
+                f" p-value {_p_value(test)}: {'an alarm' if alarms else 'no alarm'}",
                 **values,
             )
         else:
@@ -144,3 +144,8 @@ def _in_words(test: "CalibrationTest", name: str) -> str:
         f"{name} is wrong since about labelled row {since + 1:,} of {test.n_samples:,}: e-value"
         f" {e_value_in_words(test.log_e_value)}; by the best bet {test.in_words}"
     )
+
+
+def _p_value(test: "CalibrationTest") -> str:
+    """Return the p-value, which may be less than any float."""
+    return f"{test.p_value:.3g}" if test.p_value > 0.0 else "below 1e-300"

@@ -34,13 +34,19 @@ def check_drawable(path: Path) -> None:
     """Raise ``ValueError`` unless a picture can be written there, before hours of work."""
     if path.suffix.lower() not in _DRAWABLE:
         raise ValueError(f"a picture must end in {', '.join(_DRAWABLE)}, got {path}")
-    check_folder(path)
+    check_target(path)
 
 
-def check_folder(path: Path) -> None:
-    """Raise ``ValueError`` unless the folder of a file exists."""
+def check_target(path: Path) -> None:
+    """Raise ``ValueError`` unless the folder of a file exists, and the file is no store."""
+    from streamcal.durable.files import is_store
+
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for {path.name}")
+    if is_store(path):
+        raise ValueError(
+            f"{path} is a database, such as a store: choose another name, or remove it"
+        )
 
 
 def check_files(
@@ -74,7 +80,7 @@ def check_files(
                     f"{other_role} ({other}) must be another file than {role} ({path})"
                 )
     if output is not None:
-        check_folder(output.path)
+        check_target(output.path)
     if picture is not None:
         check_drawable(picture)
 

@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import Annotated
 
 from streamcal.cli.console import data_errors, failure, say, usage_errors
-from streamcal.cli.files import check_folder, files_of_output, is_same_file
+from streamcal.cli.files import check_target, files_of_output, is_same_file
 from streamcal.cli.options import (
     FormatOption,
     KnownKeyOption,
@@ -52,7 +52,7 @@ def report(
     from streamcal.tables.output import Output, write_file
 
     with usage_errors():
-        check_folder(out)
+        check_target(out)
         output = Output(out)
         given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
         subject = open_subject(source, given, quiet=quiet)

@@ -49,7 +49,8 @@ class LostCalibration(NamedTuple):
     """An alarm of the calibrated values: ``label`` is the number of labels when it came.
 
     ``since`` is after about how many labels calibration was lost, ``in_words`` what the values
-    should be.
+    should be. After an alarm all begins again, so lost calibration raises one alarm after another:
+    each has the ``since`` of the first if less than `RECENT` labels lie between them.
     """
 
     label: int
@@ -164,6 +165,8 @@ class Timeline(Stateful):
             if bets.log_value() >= math.log(RUN_LENGTH):
                 label = self.n_labels + int(numbers[at - 1]) + 1
                 since = max(label - (bets.n_samples - bets.since()), 0)
+                if alarm is not None and label - alarm.label < RECENT:
+                    since = alarm.since  # it goes on
                 alarm, n_alarms = LostCalibration(label, since, leader_in_words(bets)), n_alarms + 1
                 bets = new_bets(spends=False)
         return {

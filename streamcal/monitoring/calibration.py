@@ -392,6 +392,8 @@ def _adjusted(log_largest: float) -> float:
     [0.5, 0.5, 1.783, 20.79]
     """
     u = log_largest
+    if math.isinf(u):
+        return u
     if u > 700.0:  # exp(u) − 1 − u is exp(u)
         return u - 2.0 * math.log(u)
     # Near 1 the difference is by its series, 1/2 + u / 6.

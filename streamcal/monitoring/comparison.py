@@ -12,6 +12,8 @@ from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.metrics.base import as_event, as_events, check_label_kind, is_no_prediction
 from streamcal.monitoring._bets import as_weights_of_evidence
 
+_ROUNDING = 1e-6  # of the sum of the probabilities of many labels
+
 
 class ForecastComparison(Stateful):
     """Compare two forecasts of the same labels after every sample.
@@ -109,7 +111,8 @@ class ForecastComparison(Stateful):
         Raises
         ------
         ValueError, TypeError
-            If the label is missing, or a probability or the weight out of range; nothing changes.
+            If the label is missing, a probability or the weight out of range, or the sum of the
+            probabilities of labels above 1; nothing changes.
         """
         check_label(y_true, "y_true")
         if is_no_prediction(first) or is_no_prediction(second):
@@ -180,8 +183,7 @@ class ForecastComparison(Stateful):
         """Return the difference, and the least and the greatest that any label would make."""
         for label in first.keys() | second.keys():
             check_label_kind(label, y_true)
-        one = {label: as_probability(p, "first") for label, p in first.items()}
-        other = {label: as_probability(p, "second") for label, p in second.items()}
+        one, other = _as_probabilities(first, "first"), _as_probabilities(second, "second")
         squares = sum(p * p for p in one.values()) - sum(p * p for p in other.values())
 
         def difference(label: Any) -> float:
@@ -205,3 +207,11 @@ class ForecastComparison(Stateful):
             as_number(fields["total"], "total"),
             array_of(arrays, "lost", None, 37, finite=False),
         )
+
+
+def _as_probabilities(forecast: dict[Any, float], name: str) -> dict[Any, float]:
+    """Return the probabilities of labels, or raise."""
+    checked = {label: as_probability(p, name) for label, p in forecast.items()}
+    if (total := math.fsum(checked.values())) > 1.0 + _ROUNDING:
+        raise ValueError(f"`{name}` must have probabilities whose sum is at most 1, got {total:g}")
+    return checked

@@ -122,11 +122,11 @@ def reliability_in_words(name: str, p: Vector, y: Vector) -> str:
     >>> reliability_in_words("p", p, np.tile([1.0, 0.0, 0.0, 0.0, 0.0], 400))
     'p is over-confident above 0.80 (0.80 predicted, 0.20 observed).'
     >>> reliability_in_words("p", p[:20], np.zeros(20))
-    'p shows no clear miscalibration.'
+    'p shows no clear miscalibration over all rows together.'
     """
     gaps = find_gaps(p, y)
     if not gaps:
-        return f"{name} shows no clear miscalibration."
+        return f"{name} shows no clear miscalibration over all rows together."
     kind = _kind_of(gaps, float(y.mean()))
     worst = sorted(sorted(gaps, key=lambda gap: -gap.evidence)[:2], key=gaps.index)
     places = [
