@@ -1,7 +1,7 @@
 """Draw the pictures of the documents from the library itself: `make pictures`.
 
-Each function that `PICTURES` names makes one figure; `main` writes them as SVG into a folder. The
-same library and the same matplotlib draw the same bytes.
+Each function that `PICTURES` names makes one figure, or a whole file; `main` writes them as
+SVG into a folder. The same library and the same matplotlib draw the same bytes.
 """
 
 import random
@@ -16,6 +16,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from moving_picture import drift
 
 import streamcal
 from streamcal.ordinal import CuSumRank
@@ -247,7 +251,7 @@ def maps() -> Figure:
     return figure
 
 
-PICTURES: dict[str, Callable[[], Figure]] = {
+PICTURES: dict[str, Callable[[], Figure | str]] = {
     "pooling": pooling,
     "bridge": bridge,
     "bisection": bisection,
@@ -257,14 +261,22 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "hedge": hedge,
     "scikit-learn": scikit_learn,
     "maps": maps,
+    "drift": drift,
 }
 
 
 def draw(name: str, folder: Path) -> Path:
-    """Draw one picture and return where it is; a hundredth of a point is fine enough."""
+    """Draw one picture and return where it is; a hundredth of a point is fine enough.
+
+    A function that returns text has made the whole file.
+    """
     path = folder / f"{name}.svg"
     with mpl.rc_context(STYLE):
-        PICTURES[name]().savefig(path, metadata={"Date": None})
+        made = PICTURES[name]()
+        if isinstance(made, str):
+            path.write_text(made, encoding="utf-8")
+            return path
+        made.savefig(path, metadata={"Date": None})
     text = path.read_text(encoding="utf-8")
     text = re.sub(r">[^<]+<|\d+\.\d{3,}", _rounded, text)
     path.write_text(text, encoding="utf-8")

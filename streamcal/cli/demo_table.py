@@ -44,7 +44,7 @@ CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
 CALIBRATIONS = ("raw", *CALIBRATORS)
 PICTURE = "reliability.png"
 SCORES = "scores.csv"
-SCORED = ("Phishing", "GaussianNB")
+SCORED = ("Phishing", "LogisticRegression")
 """The stream and the model of the scores that are written."""
 
 Vector = NDArray[np.float64]
