@@ -123,7 +123,7 @@ def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
     assert set(pictures["PICTURES"]) == {name for name in committed if "study-" not in name}
-    pages = ("how-it-works.md", "diagnostics.md")
+    pages = ("how-it-works.md", "diagnostics.md", "index.md")
     text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     for name in pictures["PICTURES"]:
         assert f"(pictures/{name}.svg)" in text
