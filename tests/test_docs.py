@@ -11,6 +11,7 @@ import pytest
 from sphinx.application import Sphinx
 
 import streamcal
+from streamcal.report.words import WORDS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -116,6 +117,13 @@ def test_every_notebook_is_on_the_first_page() -> None:
     scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
     assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
     assert len(scripts) == 8
+
+
+def test_the_words_of_a_report_are_in_the_glossary() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    assert len(WORDS) > 5
+    for word, meaning in WORDS:
+        assert f"| {word} | {meaning} |" in text
 
 
 def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
