@@ -317,6 +317,22 @@ def test_e_bh_by_its_definition(values: list[float], alpha: float) -> None:
     assert sorted(values[i] for i in found) == sorted(ranked[: len(found)])
 
 
+def test_the_wrong_labels_of_many_are_named() -> None:
+    rng = np.random.default_rng(11)
+    labels = ["bird", "cat", "dog", "wolf"]
+    confused, right = ({label: CalibrationTest(pos_val=label) for label in labels} for _ in "ab")
+    for weights in rng.dirichlet(np.ones(4), size=2_000):
+        true = dict(zip(labels, weights.tolist(), strict=True))
+        served = true | {"dog": true["wolf"], "wolf": true["dog"]}
+        y = labels[rng.choice(4, p=weights)]
+        for label in labels:
+            confused[label].update(y, served)
+            right[label].update(y, true)
+    named = e_bh({label: test.log_e_value for label, test in confused.items()})
+    assert sorted(named) == ["dog", "wolf"]
+    assert e_bh({label: test.log_e_value for label, test in right.items()}) == []
+
+
 def test_lasting_evidence_is_an_e_value_and_never_falls() -> None:
     """Its mean is at most 1 if the largest e-value has the heaviest tail, P(M ≥ m) = 1 / m."""
     mean, _ = quad(lambda u: math.exp(_adjusted(u) - u), 0.0, 5_000.0, limit=2_000)
