@@ -369,9 +369,16 @@ def test_a_group_is_one_sample_to_a_detector() -> None:
     assert rows.log_statistic == sums.log_value()
     before = rows.to_bytes()
     rows.update_group(True, [None, {}])
-    for bad in ((True, [0.5, 2.0]), (True, 0.5), ("spam", [0.5]), (None, []), (True, [0.5], 0.0)):
+    given_: Any
+    for given_ in (
+        (True, [0.5, 2.0]),
+        (True, 0.5),
+        ("spam", [0.5]),
+        (None, []),
+        (True, [0.5], 0.0),
+    ):
         with pytest.raises((ValueError, TypeError), match="must"):
-            rows.update_group(*bad)
+            rows.update_group(*given_)
     assert rows.to_bytes() == before
 
 
