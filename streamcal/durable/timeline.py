@@ -129,9 +129,10 @@ class Timeline(Stateful):
 
     @property
     def watches(self) -> bool:
-        """Whether one of the last labelled samples has been watched: a label 0 or 1."""
+        """Whether the last values are probabilities, and one of their labels is 0 or 1."""
         _, calibrated, y = self.recent.T
-        return bool(_are_events(calibrated, y).any())
+        are_probabilities = ((calibrated >= 0.0) & (calibrated <= 1.0)).all()
+        return bool(are_probabilities and _are_events(calibrated, y).any())
 
     def add(self, ends: Vector, raw: Vector, calibrated: Vector, y: Vector, now: float) -> None:
         """Add labelled samples: offsets after them, scores, served values and labels."""
