@@ -262,7 +262,7 @@ class CalibrationTest(Betting):
         ------
         ValueError, TypeError
             If the order is "arrival", the label is missing, there is no prediction with this
-            number, or it has a label; nothing changes.
+            number, or it is not due and has a label; nothing changes.
         """
         bets = self._interleaved("add_label")
         check_label(y_true, "y_true")
