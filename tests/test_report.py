@@ -543,6 +543,10 @@ def test_alarms(tmp_path: Path) -> None:
     values = np.concatenate([bad, good, good])
     again = run_of(tmp_path, np.tile(p, 3), values, np.tile(y, 3))
     assert [alarm.is_on for alarm in run_sections.alarms_of(again)] == [False, False]
+    # A label that is not watched hides no alarm.
+    part = run_of(tmp_path, p, bad, np.r_[y[:-9], [0.5] * 9])
+    assert [alarm.is_on for alarm in run_sections.alarms_of(part)] == [None, True]
+    assert run_sections.verdict_of_run(part)[0].startswith("Alarm: since about label")
     unknown = run_of(tmp_path, 5 * p[:9], 5 * p[:9], y[:9])
     assert [alarm.is_on for alarm in run_sections.alarms_of(unknown)] == [None, None]
     assert run_sections.verdict_of_run(unknown) == ()
