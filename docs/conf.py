@@ -97,7 +97,7 @@ NAV = {
         "spark",
         "examples",
     ],
-    "Reference": ["threads", "store-files", "reference/*"],
+    "Reference": ["glossary", "threads", "store-files", "reference/*"],
     "Explanation": ["how-it-works", "staircase", "study", "benchmarks"],
     "Project": ["contributing", "changelog"],
 }

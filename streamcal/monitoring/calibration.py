@@ -348,7 +348,8 @@ class CalibrationTest(Betting):
 
         The parts must be disjoint and independent of each other, such as two shops. The e-values
         are multiplied. Whether to merge must not depend on them: who merges only if that helps
-        raises more false alarms than ``alpha``.
+        raises more false alarms than ``alpha``. ``n_samples`` and ``since`` stay those of
+        this part.
 
         Raises
         ------

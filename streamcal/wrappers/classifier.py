@@ -131,7 +131,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     on_drift : {"shrink", "reset", "none"}
         What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
         200 samples again, with "reset" they start with none, and with "none" the old ones go on.
-        `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
+        `n_alarms` counts the alarms. A wrapper with one of river's detectors cannot be written as
+        bytes; with `streamcal.monitoring.CalibrationDrift` it can.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
         A prediction whose label is late takes about 1.7 KB; with many labels .2 to .3 KB each.
