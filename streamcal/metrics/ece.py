@@ -87,9 +87,9 @@ class ECE(ProbabilityMetric, BinaryMetric):
     >>> metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
     >>> metric.update("b", {"a": 0.25, "b": 0.25, "c": 0.5})
     >>> metric
-    ECE: 0.416667
+    ECE: 0.333333
     >>> metric.by_label
-    {'a': 0.375, 'b': 0.5, 'c': 0.375}
+    {'a': 0.375, 'b': 0.25, 'c': 0.375}
     """
 
     def __init__(
