@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
+from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
     RowReader,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from streamcal.durable.store import Store
     from streamcal.report.content import Report, Section
     from streamcal.report.key_sections import Keys
+    from streamcal.report.label_sections import Answers
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
     from streamcal.tables.base import Reader
@@ -70,6 +72,14 @@ def open_subject(
         return StoreSubject(source, quiet=quiet)
     from streamcal.tables.open import format_of
 
+    kind = format_of(source, given=given.file_format)
+    labels = None if given.prob is None else columns_of_labels(given.prob)
+    if labels is not None:
+        check_alone(labels, score=given.score, key=given.key, segment=given.segment)
+        if given.label is None:
+            raise ValueError(f"{source} is not a store, and a table needs --label")
+        answers = _AnswerColumns(given.label, labels)
+        return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         raise ValueError(f"{source} is not a store, and a table needs --score and --label")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
@@ -79,7 +89,6 @@ def open_subject(
         )
     prob = given.prob or _DEFAULT_PROB
     columns = _ScoredColumns(given.score, given.label, prob, given.key, given.segment)
-    kind = format_of(source, given=given.file_format)
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
 
@@ -105,6 +114,44 @@ class _ScoredColumns(NamedTuple):
         named |= {"Key": self.key} if self.key is not None else {}
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
         return tuple(named.items())
+
+    def add_to(
+        self, report: "Report", table: Path, kind: str, on_error: OnError, *, quiet: bool
+    ) -> "Report":
+        """Return a report with all about a table before its own sections."""
+        rows = _read_scored(table, kind, self, on_error, quiet=quiet)
+        return rows.add_to(report, self)
+
+
+class _AnswerColumns(NamedTuple):
+    """The columns of a table with several labels: the true label, and the probability of each."""
+
+    label: str
+    prob: dict[str, str]
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The names as facts of a report."""
+        pairs = [
+            name if name == label else f"{name} ({label})" for name, label in self.prob.items()
+        ]
+        return (("Probabilities", ", ".join(pairs)), ("Labels", self.label))
+
+    def add_to(
+        self, report: "Report", table: Path, kind: str, on_error: OnError, *, quiet: bool
+    ) -> "Report":
+        """Return a report with all about a table before its own sections."""
+        from dataclasses import replace
+
+        from streamcal.report.label_sections import metrics_of_labels, of_labels, verdict_of_labels
+
+        answers = _read_answers(table, kind, self, on_error, quiet=quiet)
+        return replace(
+            report,
+            verdict=(*verdict_of_labels(answers), *report.verdict),
+            sections=(*of_labels(answers), *report.sections),
+            metrics=(*metrics_of_labels(answers), *report.metrics),
+        )
 
 
 class _Rows(NamedTuple):
@@ -151,7 +198,7 @@ class TableSubject:
     def __init__(
         self,
         path: Path,
-        columns: _ScoredColumns,
+        columns: _ScoredColumns | _AnswerColumns,
         kind: str,
         on_error: OnError,
         *,
@@ -175,10 +222,9 @@ class TableSubject:
 
         if self.watched:
             check_can_be_read_again(self.path)
-        rows = _read_scored(self.path, self.kind, self.columns, self.on_error, quiet=self.quiet)
         title = f"Calibration of {self.path.name}"
         empty = Report(title, str(self.path), facts=self.columns.facts)
-        return rows.add_to(empty, self.columns)
+        return self.columns.add_to(empty, self.path, self.kind, self.on_error, quiet=self.quiet)
 
 
 class StoreSubject:
@@ -342,6 +388,33 @@ def _read_scored(
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
     )
+
+
+def _read_answers(
+    table: Path, kind: str, columns: _AnswerColumns, on_error: OnError, *, quiet: bool
+) -> "Answers":
+    """Return the labelled rows of a table with probabilities of several labels."""
+    from streamcal.report.label_sections import Answers
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import open_table
+
+    reader = RowReader(reader_columns(columns.prob, columns.label), on_error)
+    parts = [np.empty((0, len(columns.prob) + 2))]
+    with (
+        open_table(table, reader.names, format=kind) as source,
+        progress(source, "reading", hidden=quiet) as show,
+    ):
+        for rows in reader.iterate(source):
+            part = np.column_stack([*rows.values, rows.numbers])
+            parts.append(part[~np.isnan(part[:, -2])])
+            show()
+    numbers = np.concatenate(parts)
+    if not len(numbers):
+        raise TableError("has no labelled rows: there is nothing to report")
+    if not quiet:
+        print_skipped(reader)
+    labels = numbers[:, -2].astype(np.int64)
+    return Answers(tuple(columns.prob.values()), numbers[:, :-2], labels, numbers[:, -1])
 
 
 def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:

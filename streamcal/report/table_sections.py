@@ -6,7 +6,7 @@ those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ ECE_BINS = 10
 _BINS = 50
 _MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
 _DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
-_RESAMPLES = 200
+RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
 Vector = NDArray[np.float64]
@@ -72,7 +72,7 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     """
     sections = of_sample(scored, score, column, seed)
     names = [score, column] if scored.comparable else [column]
-    return [*sections, _over_time(scored, names, seed)]
+    return [*sections, over_time(scored, names, seed)]
 
 
 def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
@@ -80,14 +80,14 @@ def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Se
     before = {score: scored.raw} if scored.comparable else {}
     curves = {
         name: ReliabilityCurve.from_predictions(
-            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
+            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=RESAMPLES, seed=seed
         )
         for name, p in {**before, column: scored.calibrated}.items()
     }
     scores = _scores(scored, curves)
     return [
         _score_section(scored, scores, None if scored.comparable else score),
-        _reliability(curves, scores),
+        reliability_section(curves, scores),
     ]
 
 
@@ -173,9 +173,10 @@ def _score_section(
     )
 
 
-def _reliability(
+def reliability_section(
     curves: Mapping[str, ReliabilityCurve], scores: Mapping[tuple[str, str], Decomposition]
 ) -> Section:
+    """Return the section with the curves by column; ``scores`` are decompositions of "brier"."""
     left = min(float(curve.edges[0]) for curve in curves.values())
     right = max(float(curve.edges[-1]) for curve in curves.values())
     margin = 0.02 * (right - left)
@@ -222,7 +223,7 @@ def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) ->
     for i, (name, curve) in enumerate(curves.items()):
         color = _color(i, len(curves))
         if curve.band is not None:
-            x, low, high = _limit_points(*curve.band)
+            x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
             label = f"{name}: {100 * LEVEL:g} % band if calibrated"
             hatched = i < len(curves) - 1
@@ -246,7 +247,7 @@ def _color(i: int, n: int) -> str:
     return f"c{i + 2 - n}"
 
 
-def _limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
+def limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
     """Return a band with at most 400 points."""
     if len(x) <= 400:
         return x, low, high
@@ -270,8 +271,11 @@ class _Windows(NamedTuple):
     evidence: Vector
 
 
-def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
-    windows = _windows(scored, len(names), seed)
+def over_time(
+    scored: Scored, names: list[str], seed: int, losses: Sequence[Vector] | None = None
+) -> Section:
+    """Return the section with windows of rows; ``losses`` replace the log losses of the columns."""
+    windows = _windows(scored, len(names), seed, losses)
     n_windows = len(windows.ends)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
@@ -317,7 +321,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
     return Section("over-time", "Over time", text, charts, (table,))
 
 
-def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
+def _windows(scored: Scored, n_columns: int, seed: int, given: Sequence[Vector] | None) -> _Windows:
     """Return the numbers of at most 50 windows of at least 200 rows each."""
     bounds = _bounds(len(scored.labels))
     columns = [scored.raw, scored.calibrated][-n_columns:]
@@ -328,7 +332,10 @@ def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
         y = scored.labels[start:stop]
         ends.append(scored.rows[stop - 1])
         mcb.append([miscalibration(p[start:stop], y) for p in columns])
-        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        if given is None:
+            losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        else:
+            losses.append([float(each[start:stop].mean()) for each in given])
         chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
         for p, each in zip(columns, bets, strict=True):
             each.update_many(p[start:stop], y, np.ones(len(y)))
