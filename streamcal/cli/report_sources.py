@@ -1,6 +1,7 @@
 """What ``streamcal report`` and ``streamcal watch`` are about: a calibrated table, or a store."""
 
 import contextlib
+import math
 import shlex
 from collections.abc import Hashable
 from pathlib import Path
@@ -14,8 +15,10 @@ from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
+    A_TIME,
     RowReader,
     Rows,
+    TimeColumn,
     binary_label_column,
     group_rows,
     probability_column,
@@ -44,6 +47,8 @@ class Given(NamedTuple):
     prob: str | None = None
     key: str | None = None
     segment: tuple[str, ...] = ()
+    time: str | None = None
+    since: str | None = None
     file_format: Format | None = None
     on_error: OnError = OnError.stop
 
@@ -75,10 +80,11 @@ def open_subject(
     kind = format_of(source, given=given.file_format)
     labels = None if given.prob is None else columns_of_labels(given.prob)
     if labels is not None:
-        check_alone(labels, score=given.score, key=given.key, segment=given.segment)
+        since, key, segment = given.since, given.key, given.segment
+        check_alone(labels, score=given.score, key=key, segment=segment, since=since)
         if given.label is None:
             raise ValueError(f"{source} is not a store, and a table needs --label")
-        answers = _AnswerColumns(given.label, labels)
+        answers = _AnswerColumns(given.label, labels, given.time)
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         raise ValueError(f"{source} is not a store, and a table needs --score and --label")
@@ -88,24 +94,45 @@ def open_subject(
             f" {', '.join(given.segment)}"
         )
     prob = given.prob or _DEFAULT_PROB
-    columns = _ScoredColumns(given.score, given.label, prob, given.key, given.segment)
+    columns = _ScoredColumns(
+        given.score, given.label, prob, given.key, given.segment, given.time, _since(given)
+    )
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
 
+def _since(given: Given) -> tuple[float, bool] | None:
+    """Return the time of --since in seconds, and whether it has a zone; None if none is given."""
+    from streamcal.tables.times import parse_time
+
+    if given.since is None:
+        return None
+    if given.time is None:
+        raise ValueError(f"--since needs --time, got {given.since!r} without it")
+    since = parse_time(given.since)
+    if math.isnan(since[0]):
+        raise ValueError(f"--since must be {A_TIME}, got {given.since!r}")
+    return since
+
+
 class _ScoredColumns(NamedTuple):
-    """The columns of a calibrated table: scores, labels, probabilities, key and segments."""
+    """The columns of a calibrated table: scores, labels, probabilities, key, segments and time.
+
+    ``since`` is a time that cuts the table into two parts.
+    """
 
     score: str
     label: str
     prob: str
     key: str | None = None
     segment: tuple[str, ...] = ()
+    time: str | None = None
+    since: tuple[float, bool] | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of the columns that must be in the table."""
-        key = [] if self.key is None else [self.key]
-        return [self.score, self.label, self.prob, *key, *self.segment]
+        others = [name for name in (self.key, self.time) if name is not None]
+        return [self.score, self.label, self.prob, *others, *self.segment]
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -113,6 +140,7 @@ class _ScoredColumns(NamedTuple):
         named = {"Scores": self.score, "Calibrated": self.prob, "Labels": self.label}
         named |= {"Key": self.key} if self.key is not None else {}
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
+        named |= {"Times": self.time} if self.time is not None else {}
         return tuple(named.items())
 
     def add_to(
@@ -124,10 +152,11 @@ class _ScoredColumns(NamedTuple):
 
 
 class _AnswerColumns(NamedTuple):
-    """The columns of a table with several labels: the true label, and the probability of each."""
+    """The columns of a table with several labels: the true one, the probability of each, time."""
 
     label: str
     prob: dict[str, str]
+    time: str | None = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -135,7 +164,9 @@ class _AnswerColumns(NamedTuple):
         pairs = [
             name if name == label else f"{name} ({label})" for name, label in self.prob.items()
         ]
-        return (("Probabilities", ", ".join(pairs)), ("Labels", self.label))
+        named = {"Probabilities": ", ".join(pairs), "Labels": self.label}
+        named |= {"Times": self.time} if self.time is not None else {}
+        return tuple(named.items())
 
     def add_to(
         self, report: "Report", table: Path, kind: str, on_error: OnError, *, quiet: bool
@@ -168,6 +199,8 @@ class _Rows(NamedTuple):
         from streamcal.report.table_sections import of_table, verdict_of_table
 
         sections = of_table(self.scored, columns.score, columns.prob)
+        if columns.since is not None:
+            sections.insert(2, self._two_parts(*columns.since, columns))
         verdict = verdict_of_table(self.scored, columns.score, columns.prob)
         if self.segments is not None:
             compared = compare(self.scored, self.segments)
@@ -176,6 +209,19 @@ class _Rows(NamedTuple):
         if self.keys is not None:
             sections.append(of_keys(self.scored, self.keys))
         return sections, verdict
+
+    def _two_parts(self, since: float, has_zone: bool, columns: _ScoredColumns) -> "Section":
+        """Return the section about the rows before and since a time."""
+        from streamcal.report.table_sections import of_two_parts
+        from streamcal.tables.base import TableError
+
+        if has_zone != bool(self.scored.zone):
+            zone = "with" if self.scored.zone else "without"
+            raise TableError(f"has times {zone} a zone, so --since must be one {zone} a zone, too")
+        try:
+            return of_two_parts(self.scored, since, columns.score, columns.prob)
+        except ValueError as error:
+            raise TableError(str(error)) from None
 
     def add_to(self, report: "Report", columns: _ScoredColumns) -> "Report":
         """Return a report with verdict, sections and metrics of these rows before its own."""
@@ -350,17 +396,20 @@ def _read_scored(
     from streamcal.report.table_sections import Scored
     from streamcal.tables.base import TableError
 
+    time = None if columns.time is None else TimeColumn(columns.time, ())
     reader = RowReader(
         [
             score_column(columns.score),
             probability_column(columns.prob),
             binary_label_column(columns.label),
+            *([] if time is None else [time]),
         ],
         on_error,
     )
+    n_columns = len(reader.columns) + 1
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
-    parts, left = [np.empty((0, 4 + len(grouped)))], limit
+    parts, left = [np.empty((0, n_columns + len(grouped)))], limit
     with (
         _open_table(table, kind, columns) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -379,12 +428,18 @@ def _read_scored(
     if limit is None and not quiet:
         print_skipped(reader)
     numbers = np.concatenate(parts).T
+    if time is not None:
+        numbers = numbers[:, np.argsort(numbers[3], kind="stable")]
+    score, prob, label, *times, row = numbers[:n_columns]
+    scored = Scored(score, prob, label, row)
+    if time is not None:
+        scored = scored._replace(times=times[0], zone="UTC" if time.has_zone else "")
     keys, *segments = (
         Keys([str(name or "(empty)") for name in each], codes.astype(np.int64))
-        for each, codes in zip(places, numbers[4:], strict=True)
+        for each, codes in zip(places, numbers[n_columns:], strict=True)
     )
     return _Rows(
-        Scored(*numbers[:4]),
+        scored,
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
     )
@@ -398,23 +453,30 @@ def _read_answers(
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table
 
-    reader = RowReader(reader_columns(columns.prob, columns.label), on_error)
-    parts = [np.empty((0, len(columns.prob) + 2))]
+    time = None if columns.time is None else TimeColumn(columns.time, ())
+    read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
+    reader, at = RowReader(read, on_error), len(columns.prob)
+    parts = [np.empty((0, len(read) + 1))]
     with (
         open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
             part = np.column_stack([*rows.values, rows.numbers])
-            parts.append(part[~np.isnan(part[:, -2])])
+            parts.append(part[~np.isnan(part[:, at])])
             show()
     numbers = np.concatenate(parts)
     if not len(numbers):
         raise TableError("has no labelled rows: there is nothing to report")
     if not quiet:
         print_skipped(reader)
-    labels = numbers[:, -2].astype(np.int64)
-    return Answers(tuple(columns.prob.values()), numbers[:, :-2], labels, numbers[:, -1])
+    if time is not None:
+        numbers = numbers[np.argsort(numbers[:, at + 1], kind="stable")]
+    names, codes = tuple(columns.prob.values()), numbers[:, at].astype(np.int64)
+    answers = Answers(names, numbers[:, :at], codes, numbers[:, -1])
+    if time is None:
+        return answers
+    return answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
 
 
 def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:

