@@ -792,6 +792,17 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert "streamcal_labels_total 2000.0" in text
 
 
+def test_the_predicted_label_is_drawn(animals: Path) -> None:
+    out = animals.with_suffix(".png")
+    result = run("plot", animals, "--prob", COLUMNS, "--label", "animal", "--out", out, "--json")
+    assert json.loads(result.stderr)["drawn"] == 2000
+    assert out.stat().st_size > 10_000
+    decided = run("decide", animals, "--prob", "p_cat,p 2", "--out", "-", status=1)
+    assert (
+        "`decide` takes one column of probabilities; `report`, `watch`, `check`" in decided.stderr
+    )
+
+
 def test_several_labels_have_times(animals: Path) -> None:
     given = Given(label="animal", prob=COLUMNS, time="at")
     report = open_subject(animals, given).report()

@@ -1,6 +1,7 @@
 """Columns of probabilities, one for each label: what ``--prob a,b,c`` means, and how it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,22 @@ def columns_of_labels(prob: str) -> dict[str, str] | None:
 def _split(part: str) -> tuple[str, str, str]:
     name, mark, label = part.partition("=")
     return name.strip(), mark, label.strip()
+
+
+@contextmanager
+def one_column(command: str, prob: str) -> Iterator[None]:
+    """Say which commands take several columns, if a table has none of this name."""
+    from streamcal.tables.base import TableError
+
+    try:
+        yield
+    except TableError as error:
+        if "," not in prob or not str(error).startswith(f"has no column `{prob}`"):
+            raise
+        raise TableError(
+            f"has no column `{prob}`: `{command}` takes one column of probabilities; `report`,"
+            " `watch`, `check` and `plot` take one for each label"
+        ) from None
 
 
 def check_alone(labels: Mapping[str, str] | None, **options: object) -> None:
