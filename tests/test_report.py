@@ -763,11 +763,11 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     report = open_subject(animals.with_suffix(f".{ending}"), given).report()
     scores, reliability, labels, over_time = report.sections
     found = {(row[0], row[1]): row[2:] for row in scores.tables[0].rows}
-    name = "the predicted label"
+    name = "predicted label"
     assert found["Accuracy", name][0] == pytest.approx(accuracy.get())
     assert found["Brier score", name] == pytest.approx(tuple(parts.split()))
     assert found["ECE", name][0] == pytest.approx(top.get())
-    assert found["ECE", "each label, the mean"][0] == pytest.approx(each.get())
+    assert found["ECE", "each label"][0] == pytest.approx(each.get())
     assert found["log loss", "all labels"][0] == pytest.approx(np.mean(losses))
     assert found["Brier score", "all labels"][0] == pytest.approx(brier.get())
     assert {row[0]: row[4] for row in labels.tables[0].rows} == pytest.approx(each.by_label)

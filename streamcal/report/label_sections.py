@@ -185,10 +185,10 @@ def _scores(answers: Answers, parts: tuple[float, ...]) -> Section:
     hit[np.arange(len(p)), answers.labels] = 1.0
     alone = [math.nan] * 3
     rows: tuple[Cells, ...] = (
-        ("Accuracy", _NAME, float(top.labels.mean()), *alone),
-        ("Brier score", _NAME, *parts),
-        ("ECE", _NAME, expected_calibration_error(top.calibrated, top.labels), *alone),
-        ("ECE", "each label, the mean", classwise_error(answers), *alone),
+        ("Accuracy", "predicted label", float(top.labels.mean()), *alone),
+        ("Brier score", "predicted label", *parts),
+        ("ECE", "predicted label", expected_calibration_error(top.calibrated, top.labels), *alone),
+        ("ECE", "each label", classwise_error(answers), *alone),
         ("Brier score", "all labels", float(((p - hit) ** 2).sum(axis=1).mean()), *alone),
         ("log loss", "all labels", float(answers.log_losses.mean()), *alone),
     )
