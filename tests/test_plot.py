@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.offsetbox import TextArea
@@ -364,7 +365,8 @@ def test_probabilities_of_labels_may_be_dicts_or_columns() -> None:
     y, p = answers()
     frame = pd.DataFrame(p).fillna(0.0)
     expected = ReliabilityDisplay.from_predictions(y, p)
-    for columns in (frame, {name: frame[name].to_numpy() for name in frame}, tuple(p)):
+    table = pa.Table.from_pandas(frame)
+    for columns in (frame, table, {name: frame[name].to_numpy() for name in frame}, tuple(p)):
         assert same_curves(ReliabilityDisplay.from_predictions(y, columns), expected)
     one = ReliabilityDisplay.from_predictions(y, frame, pos_val="label 1")
     assert same_curves(
@@ -432,6 +434,8 @@ def test_at_most_twelve_labels_are_drawn_and_the_rest_is_stated() -> None:
         ([1, 2], [{"a": 0.5, "b": 0.5}] * 2, {}, ValueError, "`y_true` must hold labels that"),
         (["a", "b"], [{"a": 0.5}, 0.5], {}, TypeError, "`y_prob` must hold only dicts, got 0.5"),
         (["a"], np.ones((1, 3)), {}, ValueError, "`y_prob` must name the labels of its columns"),
+        (["a"], [[0.5, 0.5]], {}, ValueError, r"its columns, .* got an array of shape \(1, 2\)"),
+        ([0, 1, 2], [0.5] * 3, {}, ValueError, "got 3: for more, `y_prob` is a list of dicts, or"),
         (["a"], [{}], {"multiclass": "top-label"}, ValueError, "must hold at least one prediction"),
         (
             ["a", "b", "c"],

@@ -176,11 +176,12 @@ def check_label_kind(label: Any, pos_val: Any) -> None:
 
 
 def as_events(
-    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
+    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any, advice: str = ""
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return whether labels are the positive one (0.0 or 1.0), and its probabilities, or raise.
 
-    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample.
+    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample. ``advice`` says what
+    to do if there are more labels.
     """
     p = as_vector(y_prob, "y_prob")
     if not len(p):
@@ -195,7 +196,7 @@ def as_events(
         if is_missing(label):
             raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
     if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}{advice}")
     for label in distinct:
         check_label_kind(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:

@@ -286,6 +286,8 @@ def _set_ticks(display: Diagram, width: float, height: float) -> None:
 
 def _fit_labels(display: Diagram, width: float) -> None:
     """Make labels of axes no longer than they have room."""
+    for label in (display.ax_.xaxis.label, display.ax_.yaxis.label):
+        label.set_fontsize("small")  # the figure may have been smaller
     if display.ax_.get_ylabel():
         display._center_label()
     label = display.ax_.xaxis.label

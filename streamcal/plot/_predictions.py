@@ -48,7 +48,8 @@ class Predictions:
     def of_label(self, label: Any) -> Events:
         """Return the event that a label is the true one."""
         if self.single is not None:
-            return as_events(self.labels, self.single, label)
+            advice = ": for more, `y_prob` is a list of dicts, or a DataFrame"
+            return as_events(self.labels, self.single, label, advice)
         known = list(dict.fromkeys([*self.labels, *self.columns]))
         if len(known) > 1 and label not in known:
             raise ValueError(f"`pos_val` must be one of the labels {known}, got {label!r}")
@@ -87,7 +88,7 @@ def as_predictions(y_true: Any, y_prob: Any) -> Predictions:
     (array([1., 0.]), array([0.75, 0.5 ]))
     """
     if isinstance(y_prob, Mapping) or hasattr(y_prob, "columns"):
-        names: list[Any] = list(y_prob if isinstance(y_prob, Mapping) else y_prob.columns)
+        names = list(y_prob) if isinstance(y_prob, Mapping) else _names_of(y_prob)
         columns = {name: as_vector(y_prob[name], "y_prob") for name in names}
         labels = _as_labels(y_true)
     elif isinstance(y_prob, Sequence) and _names_labels(y_prob):
@@ -101,10 +102,10 @@ def as_predictions(y_true: Any, y_prob: Any) -> Predictions:
         answered = [bool(p) for p in y_prob]
         columns = {name: column[answered] for name, column in collected.arrays().items()}
         labels = [label for label, known in zip(labels, answered, strict=True) if known]
-    elif isinstance(y_prob, np.ndarray) and y_prob.ndim > 1:
+    elif np.ndim(next(iter(y_prob), 0.0) if isinstance(y_prob, list | np.ndarray) else 0.0):
         raise ValueError(
             "`y_prob` must name the labels of its columns, as a DataFrame or a mapping from labels"
-            f" to columns does, got an array of shape {y_prob.shape}"
+            f" to columns does, got an array of shape {np.shape(y_prob)}"
         )
     else:
         return Predictions(y_true, {}, y_prob)
@@ -191,9 +192,14 @@ def _names_labels(y_prob: Sequence[Any]) -> bool:
     return isinstance(next((p for p in y_prob if p is not None), None), Mapping)
 
 
+def _names_of(frame: Any) -> list[Any]:
+    """Return the names of the columns of a data frame; a table of PyArrow has its own word."""
+    return list(getattr(frame, "column_names", frame.columns))
+
+
 def _as_labels(y_true: Any) -> list[Any]:
     check_no_mask(y_true, "y_true")
-    labels: list[Any] = y_true.tolist() if isinstance(y_true, np.ndarray) else list(y_true)
+    labels: list[Any] = y_true.tolist() if hasattr(y_true, "tolist") else list(y_true)
     for label in labels:
         if is_missing(label):
             raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
