@@ -59,6 +59,7 @@ html_theme = "furo"
 html_title = f"streamcal {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_logo = html_favicon = "_static/logo.svg"
 copybutton_exclude = ".linenos, .gp, .go"  # the prompt and the output of a doctest
 html_show_copyright = html_show_sphinx = html_copy_source = False
