@@ -215,8 +215,8 @@ def _draw_table(
     ]
     header = ("stream", "model", "curve", "Brier", "= MCB", "\N{MINUS SIGN} DSC", "+ UNC")
     ax.set_axis_off()
-    left: Any = {"cellLoc": "left", "colLoc": "left"}
-    made = ax.table(cells, colLabels=header, bbox=(0.1, 0.0, 0.8, 0.9), edges="horizontal", **left)
+    form: Any = {"cellLoc": "left", "colLoc": "left", "bbox": (0.1, 0.0, 0.8, 0.9)}
+    made = ax.table(cells, colLabels=header, edges="horizontal", **form)
     made.auto_set_font_size(False)
     made.set_fontsize(9.0)
     for cell in made.get_celld().values():
