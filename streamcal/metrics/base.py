@@ -111,28 +111,49 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
             pos_val = max(y_pred, key=y_pred.__getitem__)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
-                check_label_kind(label, pos_val)
+                check_beside(label, pos_val)
         p = y_pred.get(pos_val, 0.0)
     elif pos_val is None:
         raise TypeError(f"`y_pred` must be a dict where `pos_val` is None, got {y_pred!r}")
     else:
         p = y_pred
-    check_label_kind(y_true, pos_val)
+    check_beside(y_true, pos_val)
     return as_probability(p, "y_pred"), bool(y_true == pos_val)
 
 
 def check_label_kind(label: Any, pos_val: Any) -> None:
     """Raise if just one of them is a str: every sample would silently count as negative."""
     if isinstance(label, str) != isinstance(pos_val, str):
-        raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
+        raise _not_beside(label, pos_val)
+
+
+def check_beside(label: Any, pos_val: Any) -> None:
+    """Raise if a label can't be one beside ``pos_val``: it would silently count as negative.
+
+    Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
+    """
+    check_label_kind(label, pos_val)
+    if isinstance(pos_val, bool | np.bool_) and label != 0 and label != 1:
+        if isinstance(label, int | float | np.number):
+            raise _not_beside(label, pos_val)
+
+
+def _not_beside(label: Any, pos_val: Any) -> ValueError:
+    hint = f"write pos_val={label!r} if that is the positive label"
+    if isinstance(label, float | np.floating) and label % 1.0 != 0.0:
+        hint = "labels come first, then predictions"
+    return ValueError(
+        f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}; {hint}"
+    )
 
 
 def as_events(
-    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
+    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any, without_label: str = "leave such rows out"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return whether labels are the positive one (0.0 or 1.0), and its probabilities, or raise.
 
-    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample.
+    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample. ``without_label`` is
+    what to do about rows that lack one.
     """
     p = as_vector(y_prob, "y_prob")
     if not len(p):
@@ -145,11 +166,13 @@ def as_events(
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
     for label in distinct:
         if is_missing(label):
-            raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
+            raise ValueError(f"`y_true` must hold labels, got {label}: {without_label}")
     if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
+        fractions = any(isinstance(label, float) and label % 1.0 for label in distinct)
+        hint = "; labels come first, then predictions" if fractions else ""
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}{hint}")
     for label in distinct:
-        check_label_kind(label, pos_val)
+        check_beside(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:
         listed = sorted(distinct, key=str)
         raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")

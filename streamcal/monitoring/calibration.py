@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import as_within, check_choice, check_count, check_label
-from streamcal.metrics.base import as_event, as_events, check_label_kind, is_no_prediction
+from streamcal.metrics.base import as_event, as_events, check_beside, is_no_prediction
 from streamcal.monitoring._bets import Betting, as_weights_of_evidence
 from streamcal.monitoring._interleaved import ALONE, MOST_HORIZON, Events, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import all_bets
@@ -112,6 +112,11 @@ class CalibrationTest(Betting):
         self.alpha = as_within(alpha, "alpha", "(0, 1)")
         check_choice(order, "order", ("arrival", "interleaved"))
         if order == "interleaved":
+            if horizon is None:
+                raise ValueError(
+                    "`horizon` must be given for the order 'interleaved': before how many further"
+                    f" predictions each label comes, an int from 1 to {MOST_HORIZON}, got None"
+                )
             check_count(horizon, "horizon", most=MOST_HORIZON)
         elif horizon is not None:
             raise ValueError(f"`horizon` must be None for the order 'arrival', got {horizon!r}")
@@ -161,7 +166,10 @@ class CalibrationTest(Betting):
             raise ValueError("`pos_val` must be a label for `update_many`, got None")
         if not np.size(y_prob) and not np.size(y_true):
             return
-        happened, p = as_events(y_true, y_prob, self.pos_val)
+        advice = "leave such rows out"
+        if self.horizon is not None:  # without them, labels would come sooner than they did
+            advice = "call `add_prediction` for each row, and `add_label` for those with a label"
+        happened, p = as_events(y_true, y_prob, self.pos_val, advice)
         self._bets.update_many(p, happened, as_weights_of_evidence(w, len(p)))
 
     def update_group(self, y_true: Any, y_preds: Sequence[Any], w: float = 1.0) -> None:
@@ -209,7 +217,7 @@ class CalibrationTest(Betting):
         weight = as_within(w, "w", "(0, 1]")
         rows = [self._as_row(y_pred) for y_pred in y_preds if not is_no_prediction(y_pred)]
         for event, _ in rows:
-            check_label_kind(y_true, event)
+            check_beside(y_true, event)
         if not rows:
             return
         p = tuple(p for _, p in rows)
@@ -288,7 +296,7 @@ class CalibrationTest(Betting):
 
         def happened_for(event: Any) -> bool:
             positive = self.pos_val if self.pos_val is not None else event
-            check_label_kind(y_true, positive)
+            check_beside(y_true, positive)
             return bool(y_true == positive)
 
         bets.tell(number, happened_for)

@@ -18,7 +18,9 @@ def predictions_of(estimator: Any, X: Any, y: Any, pos_val: Any, name: str | Non
     """Return the predictions; see `ReliabilityDisplay.from_estimator`."""
     if hasattr(estimator, "predict_proba_one"):
         if y is not None:
-            raise TypeError("`y` must be None for a model of river: `X` is a dataset of pairs")
+            raise TypeError(
+                "`y` must be None for a model of river: `X` is a dataset of pairs, as zip(X, y) is"
+            )
         return _prequential(estimator, X, pos_val, name)
     if hasattr(estimator, "predict_proba"):
         if y is None:

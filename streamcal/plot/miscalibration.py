@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
 from streamcal.plot._axes import figure_of, line_style, new_axes
@@ -102,6 +103,13 @@ class MiscalibrationDisplay:
         """
         if isinstance(metrics, RollingCORP):
             metrics = {"": metrics}
+        if not hasattr(metrics, "items"):
+            raise TypeError(
+                f"`metrics` must be a RollingCORP, or several by name, got {shown(metrics)}"
+            )
+        for metric in metrics.values():
+            if not hasattr(metric, "history"):
+                raise TypeError(f"`metrics` must be of RollingCORP, got {shown(metric)}")
         histories = {name: metric.history for name, metric in metrics.items()}
         return cls(histories, part=part).plot(ax=ax)
 

@@ -11,7 +11,7 @@ from river.base.typing import ClfTarget
 from streamcal._state import as_int, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_probability, as_weight
 from streamcal._whole import Step
-from streamcal.wrappers.routing import name_of
+from streamcal.wrappers.checks import check_drift_detector
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
 """The model's probabilities, the features of segments, the label and the weight."""
@@ -49,10 +49,7 @@ class DriftMonitor:
     def __init__(
         self, prototype: base.DriftDetector | base.BinaryDriftDetector, on_drift: str
     ) -> None:
-        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
-            raise TypeError(
-                f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
-            )
+        check_drift_detector(prototype)
         self.detector = prototype.clone()
         n_kept = _KEPT_AFTER_DRIFT if on_drift == "shrink" else 0
         self.recent: deque[Sample] = deque(maxlen=n_kept)
