@@ -192,7 +192,9 @@ words, as by river's OneHotEncoder (unsupported)")
     if not hasattr(x, "items"):
         return TypeError(f"`x` must be a dict of features, got {shown(x)} ({error})")
     bad = _bad_features(x)
-    if not bad:
+    if not bad or not (
+        isinstance(error, TypeError) or re.search("convert|invalid literal", str(error))
+    ):
         return error
     words = "encode words, as by river's OneHotEncoder" if "is '" in bad else "leave it out"
     kind = TypeError if isinstance(error, TypeError) else ValueError

@@ -84,7 +84,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         half_life: float | None = None,
         pos_val: bool | int | str = True,
     ) -> None:
-        if not hasattr(classifier, "predict_proba_one"):
+        if not hasattr(last_step(classifier), "predict_proba_one"):
             check_classifier(classifier)  # it says what to write instead
             raise TypeError(f"`classifier` must be a river classifier, got {name_of(classifier)}")
         if history not in _HISTORIES:

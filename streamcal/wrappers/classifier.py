@@ -361,10 +361,15 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             self._memory.warn_if_late(x)
         if found is None or found.aside is None:
             self._memory.store_latest(self._make_ticket)
-        if w == 1.0 and not kwargs:
-            self.classifier.learn_one(x, y)
-        else:
-            self._call("learn_one", x, y, **kwargs, w=w)
+        try:
+            if w == 1.0 and not kwargs:
+                self.classifier.learn_one(x, y)
+            else:
+                self._call("learn_one", x, y, **kwargs, w=w)
+        except (TypeError, ValueError, AttributeError) as error:
+            if (fault := fault_of_features(x, error)) is error:
+                raise
+            raise fault from error
 
         steps: Sequence[Step] = ()
         if self._monitor is not None:
