@@ -49,8 +49,8 @@ class CalibrationTest(Betting):
     *Late labels.* In the order "arrival" each label must be known before the next sample is
     predicted. Late labels are fine only if they are independent of what comes between prediction
     and label, *and* the delay does not depend on the label. Else right probabilities raise alarms:
-    in all of 200 streams with labels 48 late, of blocks of 48 that share one draw (.01 of them in
-    the order "interleaved"); and in .93 of those where only positive labels come at once (.02).
+    in all of 200 streams with labels 48 late, of blocks of 48 that share one draw (0.01 of them in
+    the order "interleaved"); and in 0.93 of those where only positive labels come at once (0.02).
     The order "interleaved" is valid for both: E[yₜ | p₁ … pₜ, y₁ … yₜ₋ₕ] = pₜ is enough, with
     h = ``horizon``, given also which of these labels did not come in time; delays within the
     horizon don't matter. There are h products of bets; prediction t belongs to the product t mod h,

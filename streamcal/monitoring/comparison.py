@@ -32,7 +32,7 @@ class ForecastComparison(Stateful):
     pos_val
         The label whose probability single numbers are. Mappings name their labels.
     clip : float
-        With ``"log"``, probabilities of a label below this count as this; in (0, .5]. Without a
+        With ``"log"``, probabilities of a label below this count as this; in (0, 0.5]. Without a
         bound a single label could decide everything.
 
     Attributes

@@ -132,7 +132,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         `n_alarms` counts the alarms. A wrapper with a detector cannot be written as bytes.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction whose label is late takes about 1.7 KB; with many labels .2 to .3 KB each.
+        A prediction whose label is late takes about 1.7 KB; with many labels 0.2 to 0.3 KB each.
 
     Raises
     ------
