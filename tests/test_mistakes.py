@@ -298,6 +298,7 @@ DURABLE = [
         ("it.predict_one({'country': 'DE'}, 0.5)", "`key` must be a string, number"),
         ("it.learn_many('shop', [0.5], [1])", "`keys` must have one", "into a list, ['shop']"),
         ("it.learn_many([['a']], [0.5], [1])", "`keys` must be strings, numbers"),
+        ("it.learn_many(['a', 'b'], [1, 0], [0.3, 0.8])", "`scores` must come before `y`"),
         ("it.learn_one('shop', 0.5, 'yes')", "`y == 'yes'`"),
         ("it.save()", "`store` must be given to save to"),
     ),

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
 from streamcal._locked import Locked
-from streamcal._validation import as_vector, as_weights, check_count, check_same_length
+from streamcal._validation import as_vector, as_weights, check_count, check_order, check_same_length
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
@@ -351,6 +351,8 @@ class KeyedCalibrator(Locked):
         vector = np.array(as_vector(scores, "scores"))
         labels = np.array(as_vector(y, "y", finite=False))
         weights = np.array(as_weights(w, len(vector)))
+        if self._fresh._learns_shares:
+            check_order(scores, vector, labels)
         check_same_length(labels, len(vector), "y")
         if not hasattr(keys, "__len__"):
             raise TypeError(f"`keys` must be a sequence, got {type(keys).__name__}")

@@ -132,6 +132,8 @@ def check_beside(label: Any, pos_val: Any) -> None:
 
     Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
     """
+    if type(label) is bool and type(pos_val) is bool:  # obviously
+        return
     check_label_kind(label, pos_val)
     if isinstance(pos_val, bool | np.bool_) and label != 0 and label != 1:
         if isinstance(label, int | float | np.number):
