@@ -306,7 +306,7 @@ def check_bool(value: Any, name: str) -> None:
     TypeError: `background` must be True or False, got 'no'
     """
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"`{name}` must be True or False, got {value!r}")
+        raise TypeError(f"`{name}` must be True or False, got {shown(value)}")
 
 
 def check_label(y: Any, name: str = "y") -> None:
@@ -407,7 +407,7 @@ def as_within(value: Any, name: str, interval: str) -> float:
     number = as_number(value, name)
     if low < number < high or (has_low and number == low) or (has_high and number == high):
         return number
-    raise ValueError(f"`{name}` must lie in {interval}, got {value!r}")
+    raise ValueError(f"`{name}` must lie in {interval}, got {shown(value)}")
 
 
 def check_within(value: Any, name: str, interval: str) -> None:

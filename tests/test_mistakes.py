@@ -83,7 +83,7 @@ CALIBRATORS = [
     ),
     *of(
         "SegmentCalibrator(['country'])",
-        ("it.learn_one(0.3, 1)", "`x` must have the values of the fields 'country', got None"),
+        ("it.learn_one(0.3, 1)", "`x` must have the values of the", "pass x={'country': …}"),
         ("it.learn_one(0.3, 1, x='DE')", "`x` must be a mapping from fields to values, got 'DE'"),
         ("it.learn_many([0.3], [1], x={'land': ['DE']})", "got none for 'country'"),
     ),
@@ -105,6 +105,7 @@ CALIBRATORS = [
         ("HistogramCalibrator(10.0)", "`n_bins` must be an int", "; write 10"),
         ("HedgedCalibrator([PlattCalibrator])", "position 0 without brackets: write PlattCali"),
         ("HedgedCalibrator(['platt'])", "did you mean PlattCalibrator()?"),
+        ("HedgedCalibrator([SegmentCalibrator(['a'])])", "got a SegmentCalibrator at position 0"),
         ("HedgedCalibrator(PlattCalibrator())", "`calibrators`", "; put it into a list"),
         ("SegmentCalibrator('country')", "`fields` must be a sequence of names, got 'country'"),
         ("SegmentCalibrator(['a'], base=PlattCalibrator)", "`base`", "write PlattCalibrator()"),
@@ -272,8 +273,8 @@ ORDINAL = [
 DURABLE = [
     *of(
         "",
-        ("Store('.')", "can't be opened: it is a folder"),
-        ("Store('no/such/run.db')", "can't be opened: there is no such folder"),
+        ("Store('.')", "it is a folder; name a file in it"),
+        ("Store('no/such/run.db')", "there is no such folder; make it first"),
         ("Store('text.txt')", "text.txt", "no store", "choose the name of another file"),
         ("Store('text.txt', read_only=True)", "text.txt", "no store"),
         ("Store(None)", "`path` must be the name of a file, got None"),

@@ -454,7 +454,7 @@ def check_calibrator(
     if not isinstance(calibrator, Calibrator):
         raise TypeError(f"`{name}` must be a Calibrator or None, got {show_calibrator(calibrator)}")
     if calibrator.fields and not fields:
-        raise TypeError(f"`{name}` must be a map of scores alone, got {calibrator!r}")
+        raise TypeError(f"`{name}` must be a map of scores alone, got {shown(calibrator)}")
     if binary:
         check_binary(calibrator, name)
 

@@ -51,7 +51,8 @@ def as_list(calibrators: Any) -> list[Calibrator]:
             )
         if calibrator.fields:
             raise TypeError(
-                f"`calibrators` must be maps of scores alone, got {calibrator!r} at position {at}"
+                "`calibrators` must be maps of scores alone, got"
+                f" {show_calibrator(calibrator, f' at position {at}')}"
             )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked

@@ -295,7 +295,8 @@ class KeyedCalibrator(Locked):
             return {}
         if x is None:
             listed = ", ".join(map(repr, self.fields))
-            raise TypeError(f"`x` must have the values of the fields {listed}, got None")
+            hint = f"; pass x={{{self.fields[0]!r}: …}}"
+            raise TypeError(f"`x` must have the values of the fields {listed}, got None{hint}")
         return {"x": x}
 
     def learn_many(

@@ -256,7 +256,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
         check_calibrator_of_labels(calibrator)
         if getattr(calibrator, "fields", ()):
-            raise TypeError(f"`calibrator` must be a map of scores alone, got {calibrator!r}")
+            raise TypeError(f"`calibrator` must be a map of scores alone, got {shown(calibrator)}")
         return make_strategy(calibrator, {})
 
     @staticmethod
