@@ -9,6 +9,7 @@ from river import evaluate, metrics, preprocessing
 
 from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
 from streamcal.cli import demo_table
+from tests.runner import run
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +71,13 @@ def test_for_a_person(
     assert " 2 of 12: GaussianNB learns Phishing" in progress
     with open(folder / "scores.csv", newline="") as file:
         scores = [(float(row["p"]), float(row["y"])) for row in csv.DictReader(file)]
-    assert len(scores) == 149
+    assert len(scores) == 150
     brier = sum((p - y) ** 2 for p, y in scores) / len(scores)
-    assert brier == pytest.approx(rows[1].brier["raw"])
+    assert brier == pytest.approx(rows[0].brier["raw"])
+    out = folder / "calibrated.csv"  # commands print the numbers of the table
+    done = run("calibrate", folder / "scores.csv", "--score", "p", "--label", "y", "--out", out)
+    raw, calibrated = rows[0].log_loss["raw"], rows[0].log_loss["default"]
+    assert f"{raw:.4f} -> {calibrated:.4f}" in done.stderr
     assert f"{rows[0].log_loss['raw']:.3f}" in printed
     assert str(folder / "reliability.png") in printed
     assert (folder / "reliability.png").read_bytes().startswith(b"\x89PNG")

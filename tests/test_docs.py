@@ -11,6 +11,7 @@ import pytest
 from sphinx.application import Sphinx
 
 import streamcal
+from streamcal.report.words import WORDS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -118,12 +119,19 @@ def test_every_notebook_is_on_the_first_page() -> None:
     assert len(scripts) == 8
 
 
+def test_the_words_of_a_report_are_in_the_glossary() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    assert len(WORDS) > 5
+    for word, meaning in WORDS:
+        assert f"| {word} | {meaning} |" in text
+
+
 def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
     pictures = runpy.run_path(str(DOCS / "pictures.py"))
     committed = {path.stem: path for path in (DOCS / "pictures").glob("*.svg")}
     assert sum(path.stat().st_size for path in committed.values()) < 1_000_000
     assert set(pictures["PICTURES"]) == {name for name in committed if "study-" not in name}
-    pages = ("how-it-works.md", "diagnostics.md")
+    pages = ("how-it-works.md", "diagnostics.md", "index.md")
     text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     for name in pictures["PICTURES"]:
         assert f"(pictures/{name}.svg)" in text

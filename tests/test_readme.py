@@ -87,6 +87,22 @@ def test_a_document_from_top_to_bottom(
     check_prose(text[after:], printed, document.name)
 
 
+def test_each_block_of_the_readme_runs_alone(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    for number, (language, code) in enumerate(blocks):
+        if language == "python":
+            run_python(code, {"__name__": "__main__"}, f"block {number + 1}")
+
+
+def test_the_first_screen_of_the_readme_is_short() -> None:
+    top = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Also in the box")[0]
+    code = "".join(code for _, code in BLOCK.findall(top))
+    assert len(BLOCK.sub("", top).split()) <= 200
+    assert len(code.splitlines()) <= 20
+    assert top.count("![") == 1
+
+
 def run_doctest(code: str, names: dict[str, object], where: str) -> dict[str, object]:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     test = doctest.DocTestParser().get_doctest(code, names, where, where, None)

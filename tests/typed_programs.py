@@ -27,7 +27,7 @@ def rows() -> list[tuple[Features, bool]]:
 
 
 def calibrate_a_pipeline() -> float:
-    """The first block of the README."""
+    """A pipeline in one line, as in the README."""
     raw = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     model = streamcal.CalibratedClassifier(raw.clone())
     stream = datasets.Phishing().take(N_ROWS)

@@ -15,8 +15,10 @@ from streamcal.cli.options import (
     KnownProbOption,
     KnownScoreOption,
     KnownSegmentOption,
+    KnownTimeOption,
     OnError,
     OnErrorOption,
+    SinceOption,
     SourceArgument,
 )
 from streamcal.cli.report_sources import Given, open_subject
@@ -34,6 +36,8 @@ def watch(
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
     segment: KnownSegmentOption = None,
+    time: KnownTimeOption = None,
+    since: SinceOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -53,7 +57,8 @@ def watch(
     with usage_errors():
         if is_standard(source):
             raise ValueError("standard input can't be watched: it can be read only once")
-        given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        columns = score, label, prob, key, tuple(segment or ())
+        given = Given(*columns, time, since, file_format, on_error)
         check_can_be_read_again(source)
         subject = open_subject(source, given)
         subject.watched = True

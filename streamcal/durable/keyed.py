@@ -1,7 +1,7 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -355,7 +355,7 @@ class KeyedCalibrator(Locked):
         if self._fresh._learns_shares:
             check_order(scores, vector, labels)
         check_same_length(labels, len(vector), "y")
-        if not hasattr(keys, "__len__"):
+        if not hasattr(keys, "__len__") or isinstance(keys, set | frozenset | Mapping):
             raise TypeError(f"`keys` must be a sequence, got {type(keys).__name__}")
         if len(keys) != len(vector):
             hint = f"; put a single key into a list, [{keys!r}]" if isinstance(keys, str) else ""

@@ -18,6 +18,8 @@ from streamcal.report.prometheus import Metric
 COLUMNS = 400
 """Lines get at most four points in each of this many columns, enough for a screen."""
 
+_NARROW = 6  # columns of a table that fits a phone, and beside the text on a wide screen
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
@@ -102,9 +104,14 @@ class Table:
     sortable: bool = False
 
     @property
+    def is_wide(self) -> bool:
+        """Whether a phone shows each row as a list of names and values."""
+        return len(self.header) > _NARROW
+
+    @property
     def is_long(self) -> bool:
         """Whether the page shows it only when it is opened."""
-        return len(self.rows) > 15
+        return len(self.rows) > 10
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,12 @@ class Section:
     text: str
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
+
+    @property
+    def has_table_beside(self) -> bool:
+        """Whether its tables are small enough to stand beside the text on a wide screen."""
+        narrow = not any(table.is_wide or table.is_long for table in self.tables)
+        return bool(self.tables) and not self.charts and narrow
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from streamcal.report import charts
 from streamcal.report.content import Report, moment, shown
+from streamcal.report.words import WORDS
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:;"
@@ -56,6 +57,7 @@ def render(report: Report, *, live: bool = False) -> str:
         style=_own_file("page.css"),
         script=_own_file("page.js"),
         library=Markup(charts.library()),
+        words=WORDS,
         charts=Markup(_json(described)),
     )
     return html
