@@ -12,6 +12,7 @@ from streamcal._validation import (
     as_probability,
     as_vector,
     as_weight,
+    check_beside,
     check_label,
     check_no_mask,
     check_same_length,
@@ -119,34 +120,6 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
         p = y_pred
     check_beside(y_true, pos_val)
     return as_probability(p, "y_pred"), bool(y_true == pos_val)
-
-
-def check_label_kind(label: Any, pos_val: Any) -> None:
-    """Raise if just one of them is a str: every sample would silently count as negative."""
-    if isinstance(label, str) != isinstance(pos_val, str):
-        raise _not_beside(label, pos_val)
-
-
-def check_beside(label: Any, pos_val: Any) -> None:
-    """Raise if a label can't be one beside ``pos_val``: it would silently count as negative.
-
-    Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
-    """
-    if type(label) is bool and type(pos_val) is bool:  # obviously
-        return
-    check_label_kind(label, pos_val)
-    if isinstance(pos_val, bool | np.bool_) and label != 0 and label != 1:
-        if isinstance(label, int | float | np.number):
-            raise _not_beside(label, pos_val)
-
-
-def _not_beside(label: Any, pos_val: Any) -> ValueError:
-    hint = f"write pos_val={label!r} if that is the positive label"
-    if isinstance(label, float | np.floating) and label % 1.0 != 0.0:
-        hint = "labels come first, then predictions"
-    return ValueError(
-        f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}; {hint}"
-    )
 
 
 def as_events(

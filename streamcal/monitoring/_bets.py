@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
-from streamcal._validation import as_vector, as_within, check_label
+from streamcal._validation import as_vector, as_within, check_beside, check_label
 from streamcal.kernels.bets import Bets
-from streamcal.metrics.base import as_event, check_beside, is_no_prediction
+from streamcal.metrics.base import as_event, is_no_prediction
 from streamcal.monitoring._interleaved import Events, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 

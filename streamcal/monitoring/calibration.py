@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_within, check_choice, check_count, check_label
-from streamcal.metrics.base import as_events, check_beside, is_no_prediction
+from streamcal._validation import as_within, check_beside, check_choice, check_count, check_label
+from streamcal.metrics.base import as_events, is_no_prediction
 from streamcal.monitoring._bets import Betting, as_weights_of_evidence, check_predictions
 from streamcal.monitoring._interleaved import ALONE, MOST_HORIZON, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import all_bets

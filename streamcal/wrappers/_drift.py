@@ -9,9 +9,8 @@ from river import base
 from river.base.typing import ClfTarget
 
 from streamcal._state import as_int, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_probability, as_weight
+from streamcal._validation import as_probability, as_weight, check_beside
 from streamcal._whole import Step
-from streamcal.metrics.base import check_beside
 from streamcal.wrappers.checks import check_drift_detector
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
