@@ -63,8 +63,11 @@ class ProbabilityMetric(ProbabilityErrorMetric):
         Raises
         ------
         ValueError
-            If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
+            If the label is None or NaN, or can't be one beside ``pos_val`` (0.7 beside True: the
+            arguments are swapped), a probability not in [0, 1], or `w` not positive; nothing
             changes.
+        TypeError
+            If an argument is an array, or no number; nothing changes.
         """
         check_label(y_true, "y_true")  # a missing one would count as negative
         if not is_no_prediction(y_pred):

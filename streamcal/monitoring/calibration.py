@@ -148,7 +148,8 @@ class CalibrationTest(Betting):
         Raises
         ------
         ValueError, TypeError
-            If the label is missing, or a probability or the weight out of range; nothing changes.
+            If the label is missing, or can't be one beside ``pos_val`` (0.7 beside True: the
+            arguments are swapped), or a probability or the weight out of range; nothing changes.
         """
         self._add(y_true, y_pred, w)
 
