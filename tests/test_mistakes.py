@@ -322,7 +322,7 @@ PICTURES = of(
     ("plot.ReliabilityDisplay.from_predictions([0.2, 0.8], [0, 1])", SWAPPED),
     ("plot.ReliabilityDisplay.from_predictions(['no', 'yes'], [0.2, 0.8])", "write pos_val='"),
     ("plot.ReliabilityDisplay.from_predictions([0, 1], [20, 80])", PERCENT),
-    ("plot.ReliabilityDisplay.from_predictions([0], [[0.8, 0.2]])", "such as `y_prob[:, 1]`"),
+    ("plot.ReliabilityDisplay.from_predictions([0], [[0.8, 0.2]])", "name the labels of its"),
     (
         "plot.ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.8], band='Consistency')",
         "did you mean 'consistency'?",

@@ -171,7 +171,7 @@ class CalibrationTest(Betting):
         advice = "leave such rows out"
         if self.horizon is not None:  # without them, labels would come sooner than they did
             advice = "call `add_prediction` for each row, and `add_label` for those with a label"
-        happened, p = as_events(y_true, y_prob, self.pos_val, advice)
+        happened, p = as_events(y_true, y_prob, self.pos_val, without_label=advice)
         self._bets.update_many(p, happened, as_weights_of_evidence(w, len(p)))
 
     def update_group(self, y_true: Any, y_preds: Sequence[Any], w: float = 1.0) -> None:

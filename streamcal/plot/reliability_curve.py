@@ -6,7 +6,7 @@ The curve of a calibrator is its map, with the scores that it keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -238,6 +238,22 @@ def fit_curves(
             band=bands.get(name),
         )
         for name, (happened, p) in models.items()
+    ]
+
+
+def over_same_range(
+    panels: Sequence[Sequence[ReliabilityCurve]], predictions: Sequence[Sequence[Array]]
+) -> list[list[ReliabilityCurve]]:
+    """Return the curves of several diagrams, and their histograms, over the range of all."""
+    ends = [(curve.edges[0], curve.edges[-1]) for curves in panels for curve in curves]
+    low, high = min(left for left, _ in ends), max(right for _, right in ends)
+    edges = np.linspace(low, high, _BINS + 1)
+    return [
+        [
+            replace(curve, edges=edges, mass=np.histogram(p, bins=edges)[0].astype(np.float64))
+            for curve, p in zip(*each, strict=True)
+        ]
+        for each in zip(panels, predictions, strict=True)
     ]
 
 
