@@ -265,7 +265,7 @@ def test_labels_as_river_and_scikit_learn_know_them() -> None:
         (([0, 1, 2], [0.5, 0.5, 0.5]), {}, "`y_true` must hold at most two labels, got 3"),
         (([[0, 1]], [0.5, 0.5]), {}, "`y_true` must be one-dimensional"),
         ((["a", "b"], [0.5, 0.5]), {}, "`pos_val` must be one of the labels"),
-        (([2, 3], [0.5, 0.5]), {}, r"`pos_val` must be one of the labels \[2, 3\], got True"),
+        (([2, 3], [0.5, 0.5]), {}, "`pos_val` must be one of the labels, such as 2, got True"),
         ((Y, P), {"level": 1.5}, r"`level` must lie in \(0, 1\) or None, got 1.5"),
         ((Y, P), {"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
         ((Y, P), {"scoring": "auc"}, "`scoring` must be one of 'brier', 'log', got 'auc'"),

@@ -33,7 +33,7 @@ SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_extras", "_frames", "_lazy", "_processes", "_validation"},
+    {"_advice", "_extras", "_frames", "_lazy", "_processes", "_validation"},
     {"losses"},
     {"kernels"},
     {"_locked", "_state", "_whole"},

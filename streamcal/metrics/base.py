@@ -13,6 +13,7 @@ from streamcal._validation import (
     as_probability,
     as_vector,
     as_weight,
+    check_beside,
     check_choice,
     check_label,
     check_no_mask,
@@ -67,8 +68,11 @@ class ProbabilityMetric(ProbabilityErrorMetric):
         Raises
         ------
         ValueError
-            If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
+            If the label is None or NaN, or can't be one beside ``pos_val`` (0.7 beside True: the
+            arguments are swapped), a probability not in [0, 1], or `w` not positive; nothing
             changes.
+        TypeError
+            If an argument is an array, or no number; nothing changes.
         """
         check_label(y_true, "y_true")  # a missing one would count as negative
         if not is_no_prediction(y_pred):
@@ -140,13 +144,13 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
             pos_val = max(y_pred, key=y_pred.__getitem__)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
-                check_label_kind(label, pos_val)
+                check_beside(label, pos_val)
         p = y_pred.get(pos_val, 0.0)
     elif pos_val is None:
         raise TypeError(f"`y_pred` must be a dict for the top label, got {y_pred!r}")
     else:
         p = y_pred
-    check_label_kind(y_true, pos_val)
+    check_beside(y_true, pos_val)
     return as_probability(p, "y_pred"), bool(y_true == pos_val)
 
 
@@ -169,19 +173,18 @@ def check_multiclass(
         raise ValueError(f"`pos_val` must be left out where `multiclass` is given, got {pos_val!r}")
 
 
-def check_label_kind(label: Any, pos_val: Any) -> None:
-    """Raise if just one of them is a str: every sample would silently count as negative."""
-    if isinstance(label, str) != isinstance(pos_val, str):
-        raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
-
-
 def as_events(
-    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any, advice: str = ""
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    pos_val: Any,
+    advice: str = "",
+    *,
+    without_label: str = "leave such rows out",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return whether labels are the positive one (0.0 or 1.0), and its probabilities, or raise.
 
     Arrays of shape ``(n_samples,)``; at most two labels, at least one sample. ``advice`` says what
-    to do if there are more labels.
+    to do if there are more labels, ``without_label`` what to do about rows that lack one.
     """
     p = as_vector(y_prob, "y_prob")
     if not len(p):
@@ -194,11 +197,13 @@ def as_events(
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
     for label in distinct:
         if is_missing(label):
-            raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
+            raise ValueError(f"`y_true` must hold labels, got {label}: {without_label}")
     if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}{advice}")
+        fractions = any(isinstance(label, float) and label % 1.0 for label in distinct)
+        hint = "; labels come first, then predictions" if fractions else advice
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}{hint}")
     for label in distinct:
-        check_label_kind(label, pos_val)
+        check_beside(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:
         listed = sorted(distinct, key=str)
         raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")

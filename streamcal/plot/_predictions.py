@@ -117,7 +117,9 @@ def predictions_of(estimator: Any, X: Any, y: Any, name: str | None) -> dict[str
     """Return predictions by the name of the model; see `ReliabilityDisplay.from_estimator`."""
     if hasattr(estimator, "predict_proba_one"):
         if y is not None:
-            raise TypeError("`y` must be None for a model of river: `X` is a dataset of pairs")
+            raise TypeError(
+                "`y` must be None for a model of river: `X` is a dataset of pairs, as zip(X, y) is"
+            )
         return _prequential(estimator, X, name)
     if hasattr(estimator, "predict_proba"):
         if y is None:

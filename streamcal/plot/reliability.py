@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice
 from streamcal.metrics.bands import KINDS, Band, BandMethod, Kind
 from streamcal.metrics.base import Multiclass, check_multiclass
@@ -279,14 +280,24 @@ class ReliabilityDisplay:
         check_choice(scoring, "scoring", SCORES)
         check_multiclass(multiclass, pos_val)
         find_band = band_finder(band, method, level, n_resamples, seed)
+        if not hasattr(models, "items"):
+            raise TypeError(
+                "`models` must be a mapping, such as {'raw': (y_true, y_prob)}, got"
+                f" {shown(models)}"
+            )
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
         checked: dict[str | None, Predictions] = {}
         for name, pair in models.items():
             try:
+                if hasattr(pair, "learn_one") or hasattr(pair, "fit"):
+                    raise TypeError
                 y_true, y_prob = pair
             except (TypeError, ValueError):
-                raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
+                raise ValueError(
+                    f"`models[{name!r}]` must be a pair (y_true, y_prob), got {shown(pair)};"
+                    " `from_estimator` draws a model"
+                ) from None
             checked[str(name)] = as_predictions(y_true, y_prob)
         made = cls._of_models(checked, pos_val, multiclass, scoring, find_band)
         return made._with_bands(level, band).plot(ax=ax)

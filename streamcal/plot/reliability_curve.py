@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
@@ -326,6 +327,8 @@ def shapes_of(thing: Any) -> dict[Any, Shape]:
             f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
             " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
         )
+    if isinstance(thing, type):
+        raise TypeError(f"`calibrator` must be a calibrator, got {shown(thing, object)}")
     if hasattr(thing, "_shapes"):  # a joint calibrator
         shapes: dict[Any, Shape] = thing._shapes()
         return shapes
