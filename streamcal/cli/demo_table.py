@@ -175,7 +175,7 @@ def draw(runs: list[_StreamRun], path: Path) -> Path:
     """Draw for each stream the most improved model, before and after, above one table."""
     from matplotlib.figure import Figure
 
-    from streamcal.plot._panels import draw_panels
+    from streamcal.plot.panels import draw_panels
 
     best: dict[str, _StreamRun] = {}
     for each in runs:

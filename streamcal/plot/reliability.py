@@ -535,7 +535,7 @@ class ReliabilityDisplay:
             If matplotlib is not installed.
         """
         if self.panels:
-            from streamcal.plot._panels import draw_panels, size_of_panels
+            from streamcal.plot.panels import draw_panels, size_of_panels
 
             if ax is None:
                 ax = new_axes(*size_of_panels(len(self.panels)))
