@@ -360,8 +360,8 @@ def test_a_durable_service_refuses_what_it_cannot_learn(tmp_path: Path) -> None:
         for name in ("", "\0", "é\n", "\U0001f600", "k" * 200):
             assert service.ask("/labels", {"id": name, "label": 0})[0] == 204  # before its score
             for _ in range(2):
-                body = {"id": name, "score": 0.5, "key": name}
-                assert service.ask("/predict", body)[0] == 200
+                again = {"id": name, "score": 0.5, "key": name}
+                assert service.ask("/predict", again)[0] == 200
         metrics = service.ask("/metrics", None)[1]
         store, aside = tmp_path / "service.db", tmp_path / "aside.db"
         store.rename(aside)
