@@ -93,6 +93,7 @@ NAV = {
         "report",
         "command-line",
         "sklearn",
+        "recipes",
         "scaling",
         "spark",
         "examples",
