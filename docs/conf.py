@@ -36,6 +36,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["gallery"]
@@ -58,6 +59,9 @@ html_theme = "furo"
 html_title = f"streamcal {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_logo = html_favicon = "_static/logo.svg"
+copybutton_exclude = ".linenos, .gp, .go"  # the prompt and the output of a doctest
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 

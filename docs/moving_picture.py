@@ -74,7 +74,8 @@ def drift() -> str:
     ]
     for frame, end in enumerate(ends):
         latest = slice(end - LATEST, end)
-        parts.append(f'<g class="f" style="animation-delay: {share * frame - SECONDS:.3f}s">')
+        wait = share * (frame + 1 - len(ends))  # it begins with the last frame, which is complete
+        parts.append(f'<g class="f" style="animation-delay: {wait:.3f}s">')
         for name, values in (("score", p), ("new", served)):
             past = (np.array(losses[name][: frame + 1]) - LOWEST) / (HIGHEST - LOWEST)
             parts.append(line(name, LEFT, np.array(ends[: frame + 1]) / N, past))

@@ -1430,8 +1430,10 @@ def _add_stores() -> None:
 
     def learn_key(draw: Draw, expiry: Any, held: list[Any]) -> None:
         expiry.used.add(name(draw))
-        if expiry.count(1):
-            expiry.begin(draw.size())
+        if expiry.n_left > 1:
+            expiry.count(1)
+        else:
+            vars(expiry).update(vars(expiry.next_period(1, draw.size())))
         if draw.chance(0.3):
             vars(expiry).update(vars(expiry.to_save(draw.size())))
 

@@ -3,6 +3,7 @@
 import math
 import pickle
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import matplotlib as mpl
@@ -417,3 +418,20 @@ def test_miscalibration_over_time_is_drawn() -> None:
         MiscalibrationDisplay.from_metrics(raw, part="ece")
     with pytest.raises(ValueError, match="`histories` must hold at least one model"):
         MiscalibrationDisplay.from_metrics({})
+
+
+def test_miscalibration_over_time_has_dates() -> None:
+    metric = RollingCORP(window=20, every=10)
+    begin = datetime(2026, 3, 1)
+    times = [begin + timedelta(hours=i) for i in range(100)]
+    for i in range(100):
+        metric.update(i % 3 == 0, 0.4)
+    for form in (times, np.array(times, "datetime64[s]")):
+        display = MiscalibrationDisplay.from_metrics(metric, times=form)
+        expected = [times[point.n_samples - 1] for point in metric.history]
+        drawn = display.lines_[0].get_xdata(orig=True)
+        assert np.array(drawn, "datetime64[s]").tolist() == expected
+        assert display.ax_.get_xlabel() == "Time"
+    for wrong in (times[:99], range(100)):
+        with pytest.raises(ValueError, match="`times` must be the datetimes of all 100 samples"):
+            MiscalibrationDisplay.from_metrics(metric, times=wrong)

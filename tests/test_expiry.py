@@ -472,8 +472,45 @@ def test_a_group_is_one_sample() -> None:
     keyed.learn_one("b", 0.5, 1)
     keyed.learn_group("a", [0.5] * 100, [1] * 100)
     assert set(keyed) == {"a", "b"}
-    with pytest.raises(TypeError, match="`keys` must be a sequence, got generator"):
-        keyed.learn_many((key for key in "ab"), [0.5, 0.5], [1, 1])
+    bad: Any
+    for bad in ((key for key in "ab"), {"a", "b"}, {"a": 1, "b": 2}):
+        with pytest.raises(TypeError, match="`keys` must be a sequence, got"):
+            keyed.learn_many(bad, [0.5, 0.5], [1, 1])
+    with pytest.raises(ValueError, match="`keys` must have no masked values, got one at position"):
+        keyed.learn_many(np.ma.array(["a", "b"], mask=[False, True]), [0.5, 0.5], [1, 1])
     for _ in range(4):
         keyed.learn_one("a", 0.5, 1)
     assert set(keyed) == {"a"}
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_an_interrupt_parts_no_period_from_its_end(tmp_path: Path, with_store: bool) -> None:
+    """Either a period goes on, with one sample to its end, or it has ended: keys are dropped."""
+
+    def prepare(name: str) -> tuple[KeyedCalibrator, Any]:
+        store = Store(tmp_path / name) if with_store else None
+        keyed = KeyedCalibrator(PlattCalibrator(), store=store, expire_after=4)
+        keyed.learn_many(["old", "a", "a", "a"], [0.3] * 4, [1, 0, 1, 0])
+        if with_store:
+            keyed.save()
+        keyed.learn_many(["a", "b", "b"], [0.3] * 3, [1, 0, 1])
+        return keyed, lambda: keyed.learn_one("c", 0.5, 1)
+
+    keyed, call = prepare("whole.db")
+    n_points, _ = points_of(call)
+    assert set(keyed) == {"a", "b", "c"}
+    seen = set()
+    for k in range(0, n_points, 4 if with_store else 1):  # stores take long
+        if keyed.store is not None:
+            keyed.store.close()
+        keyed, call = prepare(f"{k}.db")
+        interrupt(call, k, InterruptionError())
+        expiry = keyed._cache._expiry
+        assert expiry is not None
+        n_left = expiry.n_left
+        seen.add(n_left)
+        assert ("old" in keyed) == (n_left == 1), k
+        keyed.learn_many(["a"] * n_left, [0.5] * n_left, [1] * n_left)
+        assert "old" not in keyed
+        assert ("b" in keyed) == (n_left == 1), k
+    assert seen == {1, 4}

@@ -405,6 +405,6 @@ def test_bad_samples_change_nothing(
 
 
 def test_kernels_check_their_groups() -> None:
-    for p, happened, spends in (([0.5], [1.0, 0.0], True), ([], [], True), ([0.5], [1.0], False)):
+    for p, happened in (([0.5], [1.0, 0.0]), ([], [])):
         with pytest.raises(ValueError, match="there must be rows"):
-            Bets(*all_bets(), spends).update_group(np.array(p), np.array(happened), 1.0)
+            Bets(*all_bets(), True).update_group(np.array(p), np.array(happened), 1.0)

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from river import linear_model
+from river import base, linear_model
 from scipy.integrate import quad
 from scipy.special import expit
 
-from streamcal import CalibratedClassifier
+from streamcal import CalibratedClassifier, IdentityCalibrator
 from streamcal.kernels.bets import Bets
 from streamcal.monitoring import CalibrationDrift, CalibrationTest, e_bh
 from streamcal.monitoring.calibration import _adjusted
 from streamcal.monitoring.fixed_bets import all_bets
+from tests.interrupts import InterruptionError, interrupt, points_of
 
 PROBABILITIES = st.one_of(
     st.sampled_from([0.5, 1e-9, 1.0 - 1e-9, 0.1]), st.floats(1e-9, 1.0 - 1e-9)
@@ -144,6 +145,28 @@ def test_impossible_labels() -> None:
     assert (drift.drift_detected, drift.n_samples) == (False, 1)
 
 
+def test_a_negative_zero_is_zero() -> None:
+    for make in (CalibrationTest, CalibrationDrift):
+        negative, zero = make(), make()
+        for happened in (False, True):
+            negative.update(happened, -0.0)
+            zero.update(happened, 0.0)
+            assert negative.to_bytes() == zero.to_bytes()
+        assert type(zero).from_bytes(negative.to_bytes()).to_bytes() == zero.to_bytes()
+
+
+def test_samples_after_an_impossible_label_count() -> None:
+    one, many = CalibrationTest(), CalibrationTest()
+    samples = [(True, 0.0), (False, 0.4), (True, 0.7), (False, 1.0), (False, 0.2)]
+    for y, p in samples:
+        one.update(y, p)
+    many.update_many(*zip(*samples, strict=True))
+    assert many.to_bytes() == one.to_bytes()
+    assert many.n_samples == 5
+    assert many.log_lasting_e_value == math.inf
+    assert e_bh({"a": many.log_lasting_e_value}) == ["a"]
+
+
 @given(SAMPLES)
 def test_many_are_one_by_one(samples: list[Any]) -> None:
     one, many = CalibrationTest(), CalibrationTest()
@@ -249,8 +272,13 @@ def test_bad_batches_change_nothing() -> None:
         ([True], [0.5], [2.0]),
         ([True], [0.5], [1.0, 1.0]),
         ([True], [0.5], [math.nan]),
+        ([True], [0.5], np.ma.array([1.0], mask=[True])),
+        ([True], [0.5], ["1"]),
+        ([True], [0.5], [1j]),
+        ([True], [0.5], 1.0),
+        ([], [], [1.0]),
     ):
-        with pytest.raises(ValueError, match="must"):
+        with pytest.raises((ValueError, TypeError), match="must"):
             test.update_many(*bad)
         assert test.to_bytes() == before
     test.update_many([], [])
@@ -308,6 +336,70 @@ def test_a_detector_begins_anew_after_an_alarm() -> None:
     assert drift.clone().n_samples == 0
 
 
+def test_an_interrupted_detector_keeps_its_alarm() -> None:
+    """At each point either nothing has happened, or all of it."""
+    for p in (0.5, 0.001):  # before an alarm; with one
+
+        def prepare(p: float = p) -> tuple[CalibrationDrift, Any]:
+            drift = CalibrationDrift(run_length=5.0)
+            if p == 0.5:
+                drift.update(True, 0.001)
+                assert drift.drift_detected
+            return drift, lambda: drift.update(True, p)
+
+        drift, call = prepare()
+        before = drift.drift_detected, drift.to_bytes()
+        n_points, _ = points_of(call)
+        after = drift.drift_detected, drift.to_bytes()
+        assert before[0] != after[0]
+        for k in range(n_points):
+            drift, call = prepare()
+            interrupt(call, k, InterruptionError())
+            assert (drift.drift_detected, drift.to_bytes()) in (before, after), k
+
+
+def test_a_group_is_one_sample_to_a_detector() -> None:
+    rows, alone, sums = CalibrationDrift(), CalibrationDrift(), Bets(*all_bets(), False)
+    for y, p in ((True, 0.25), (False, 0.75), (True, 0.5)):
+        rows.update_group(y, [p] * 90)
+        alone.update(y, p)
+        sums.update_group(np.full(90, p), np.full(90, float(y)), 1.0)
+    assert rows.n_samples == 3
+    assert rows.log_statistic == pytest.approx(alone.log_statistic)
+    assert rows.log_statistic == sums.log_value()
+    before = rows.to_bytes()
+    rows.update_group(True, [None, {}])
+    given_: Any
+    for given_ in (
+        (True, [0.5, 2.0]),
+        (True, 0.5),
+        ("spam", [0.5]),
+        (None, []),
+        (True, [0.5], 0.0),
+    ):
+        with pytest.raises((ValueError, TypeError), match="must"):
+            rows.update_group(*given_)
+    assert rows.to_bytes() == before
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.5, 0.9, 1e-9]), st.booleans()), min_size=1),
+    PROBABILITIES,
+    st.integers(1, 5),
+)
+def test_a_group_of_a_detector_is_fair(samples: list[Any], p: float, n_rows: int) -> None:
+    """Rows that have one outcome multiply what there is by 1 in the mean, or by less."""
+    mean = before = 0.0
+    for happened, chance in ((True, p), (False, 1.0 - p)):
+        bets = Bets(*all_bets(), False)
+        for each, label in samples:
+            bets.update(each, label, 1.0)
+        before = math.exp(bets.log_value())
+        bets.update_group(np.full(n_rows, p), np.full(n_rows, float(happened)), 1.0)
+        mean += chance * math.exp(bets.log_value())
+    assert mean <= (before + 1.0) * (1.0 + 1e-6)
+
+
 @given(st.lists(st.floats(-5.0, 12.0), max_size=9), st.sampled_from([0.01, 0.05, 0.5]))
 def test_e_bh_by_its_definition(values: list[float], alpha: float) -> None:
     found = e_bh(dict(enumerate(values)), alpha)
@@ -315,6 +407,22 @@ def test_e_bh_by_its_definition(values: list[float], alpha: float) -> None:
     fitting = [k for k in range(1, n + 1) if ranked[k - 1] >= math.log(n / (alpha * k))]
     assert len(found) == max(fitting, default=0)
     assert sorted(values[i] for i in found) == sorted(ranked[: len(found)])
+
+
+def test_the_wrong_labels_of_many_are_named() -> None:
+    rng = np.random.default_rng(11)
+    labels = ["bird", "cat", "dog", "wolf"]
+    confused, right = ({label: CalibrationTest(pos_val=label) for label in labels} for _ in "ab")
+    for weights in rng.dirichlet(np.ones(4), size=2_000):
+        true = dict(zip(labels, weights.tolist(), strict=True))
+        served = true | {"dog": true["wolf"], "wolf": true["dog"]}
+        y = labels[rng.choice(4, p=weights)]
+        for label in labels:
+            confused[label].update(y, served)
+            right[label].update(y, true)
+    named = e_bh({label: test.log_e_value for label, test in confused.items()})
+    assert sorted(named) == ["dog", "wolf"]
+    assert e_bh({label: test.log_e_value for label, test in right.items()}) == []
 
 
 def test_lasting_evidence_is_an_e_value_and_never_falls() -> None:
@@ -383,6 +491,54 @@ def test_a_wrapper_with_a_detector_goes_on_from_bytes(on_drift: Any) -> None:
     assert learn(model, samples[400:]) == learn(twin, samples[400:])
     assert twin.n_alarms == model.n_alarms > 2
     assert twin.to_bytes() == model.to_bytes()
+
+
+class Right(base.Classifier):
+    """A model that is right, and remembers how many samples it has got."""
+
+    def __init__(self) -> None:
+        self.n_learned = 0
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        self.n_learned += 1
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {False: 1.0 - x["p"], True: x["p"]}
+
+
+def test_groups_of_a_right_model_raise_no_alarm() -> None:
+    rng = np.random.default_rng(0)
+    model = CalibratedClassifier(
+        Right(), IdentityCalibrator(), drift_detector=CalibrationDrift(20_000)
+    )
+    for _ in range(200):
+        p = rng.random()
+        rows = [{"p": p, "minute": minute} for minute in range(90)]
+        model.learn_group(rows, [bool(rng.random() < p)] * 90)
+    assert model.n_alarms == 0
+    for _ in range(60):
+        model.learn_group([{"p": 0.1}] * 90, [True] * 89 + [False])
+    assert model.n_alarms > 0
+
+
+@pytest.mark.parametrize(("pos_val", "labels"), [("spam", [False, True]), (True, ["ham", "spam"])])
+def test_a_wrapper_refuses_labels_of_another_kind_before_its_model_learns(
+    pos_val: Any, labels: list[Any]
+) -> None:
+    class Model(Right):
+        def predict_proba_one(self, x: Any) -> Any:
+            return dict.fromkeys(labels, 0.5)
+
+    inner = Model()
+    model = CalibratedClassifier(inner, drift_detector=CalibrationDrift(pos_val=pos_val))
+    with pytest.raises(ValueError, match="`pos_val` must be one of the labels"):
+        model.learn_one({}, labels[0])
+    with pytest.raises(ValueError, match="`pos_val` must be one of the labels"):
+        model.learn_one({}, labels[0], served=model.serve_one({}))
+    with pytest.raises(ValueError, match="`pos_val` must be one of the labels"):
+        model.learn_group([{}, {}], labels)
+    assert inner.n_learned == 0
+    assert not model.calibrators
 
 
 def test_kernels_check_their_bets() -> None:

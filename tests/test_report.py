@@ -65,6 +65,7 @@ from streamcal.report.table_sections import (
     of_table,
 )
 from streamcal.report.verdict import LEVEL
+from tests.accessible import VIEWS, NoBrowserError, started, violations
 from tests.runner import run
 
 HOSTILE = "</script><script>document.title='bad'</script>$$x$$"
@@ -542,6 +543,10 @@ def test_alarms(tmp_path: Path) -> None:
     values = np.concatenate([bad, good, good])
     again = run_of(tmp_path, np.tile(p, 3), values, np.tile(y, 3))
     assert [alarm.is_on for alarm in run_sections.alarms_of(again)] == [False, False]
+    # A label that is not watched hides no alarm.
+    part = run_of(tmp_path, p, bad, np.r_[y[:-9], [0.5] * 9])
+    assert [alarm.is_on for alarm in run_sections.alarms_of(part)] == [None, True]
+    assert run_sections.verdict_of_run(part)[0].startswith("Alarm: since about label")
     unknown = run_of(tmp_path, 5 * p[:9], 5 * p[:9], y[:9])
     assert [alarm.is_on for alarm in run_sections.alarms_of(unknown)] == [None, None]
     assert run_sections.verdict_of_run(unknown) == ()
@@ -1178,21 +1183,13 @@ def test_watch_prints_skipped_rows_once(table: Any, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Return a headless Chromium: the one of CHROME_BIN, the system's, or playwright's own."""
-    api = pytest.importorskip("playwright.sync_api", reason="the page is not tried: no playwright")
-    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-    found = os.environ.get("CHROME_BIN") or next(filter(None, map(shutil.which, names)), None)
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(
-                executable_path=found, args=["--no-sandbox"], timeout=60_000
-            )
-        except api.Error as error:
-            lines = str(error).splitlines()
-            missing = (line for line in lines if "error while loading" in line)
-            pytest.skip(f"the page is not tried in a browser: {next(missing, lines[0])}")
-        yield started
-        started.close()
+    """Return a headless Chromium."""
+    pytest.importorskip("playwright.sync_api", reason="the page is not tried: no playwright")
+    try:
+        with started() as browser:
+            yield browser
+    except NoBrowserError as error:
+        pytest.skip(f"the page is not tried in a browser: {error}")
 
 
 @contextmanager
@@ -1276,6 +1273,21 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(
         assert tab.evaluate(CONTRAST) > 4.5
         pdf = tab.pdf(format="A4")
         assert pdf.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_everybody_can_use_it(
+    browser: Any, table: Any, late_db: Any, kinds_db: Any, width: int, scheme: str
+) -> None:
+    pytest.importorskip("axe_playwright_python")
+    out = table.with_suffix(".html")
+    columns = ["--score", "p", "--label", "y", "--prob", "p", "--key", "key", "--segment", "key"]
+    view = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+    for subject in ([table, *columns], [late_db], [kinds_db]):
+        run("report", *subject, "--out", out)
+        with opened(browser, out.as_uri(), **view) as tab:
+            assert violations(tab) == []
+            assert tab.evaluate(CUT) == []
 
 
 def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_db: Any) -> None:

@@ -138,16 +138,17 @@ def test_the_evidence_is_that_of_the_test() -> None:
     rng = np.random.default_rng(6)
     p = rng.random(3_000)
     true = np.where(np.arange(3_000) < 1_500, p, p**2)
-    y, rows = draw(true), np.arange(3_000) * 2.0
+    y = draw(true)
     test = CalibrationTest(alpha=LEVEL)
     test.update_many(y == 1.0, p)
-    words = evidence_in_words("p", p, y, rows)
+    place = "row {}".format
+    words = evidence_in_words("p", p, y, place)
     assert test.since is not None
-    assert words.startswith(f"The evidence against p begins at about row {2 * test.since:,}: ")
+    assert words.startswith(f"The evidence against p begins at about row {test.since}: ")
     largest = e_value_in_words(-math.log(test.p_value))
     assert f"reaches {largest}. By the best bet {test.in_words}" in words
-    assert "stays small" in evidence_in_words("p", true, y, rows)
-    assert "is infinite" in evidence_in_words("p", np.zeros(2), np.ones(2), rows)
+    assert "stays small" in evidence_in_words("p", true, y, place)
+    assert "is infinite" in evidence_in_words("p", np.zeros(2), np.ones(2), place)
 
 
 def test_the_verdict_on_a_table() -> None:

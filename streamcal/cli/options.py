@@ -158,6 +158,22 @@ KnownKeyOption = Annotated[
     str | None,
     column_option("Show scores for each value of this column. Not needed for a store.", "--key"),
 ]
+KnownTimeOption = Annotated[
+    str | None,
+    column_option(
+        "The time of each row: ISO 8601, such as 2026-03-01T12:30, or seconds since 1970. Rows are"
+        " sorted by it, and periods are those of the calendar. Not for a store.",
+        "--time",
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    column_option(
+        "Show the rows since this time beside those before it. Needs --time.",
+        "--since",
+        metavar="TIME",
+    ),
+]
 KnownSegmentOption = Annotated[
     list[str] | None,
     column_option(

@@ -14,9 +14,11 @@ from streamcal.cli.options import (
     KnownProbOption,
     KnownScoreOption,
     KnownSegmentOption,
+    KnownTimeOption,
     OnError,
     OnErrorOption,
     QuietOption,
+    SinceOption,
     SourceArgument,
     out_option,
 )
@@ -38,6 +40,8 @@ def report(
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
     segment: KnownSegmentOption = None,
+    time: KnownTimeOption = None,
+    since: SinceOption = None,
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -54,7 +58,8 @@ def report(
     with usage_errors():
         check_target(out)
         output = Output(out)
-        given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        columns = score, label, prob, key, tuple(segment or ())
+        given = Given(*columns, time, since, file_format, on_error)
         subject = open_subject(source, given, quiet=quiet)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())

@@ -1,6 +1,7 @@
 """What ``streamcal report`` and ``streamcal watch`` are about: a calibrated table, or a store."""
 
 import contextlib
+import math
 import shlex
 from collections.abc import Hashable
 from pathlib import Path
@@ -13,8 +14,10 @@ from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
+    A_TIME,
     RowReader,
     Rows,
+    TimeColumn,
     binary_label_column,
     group_rows,
     probability_column,
@@ -42,6 +45,8 @@ class Given(NamedTuple):
     prob: str | None = None
     key: str | None = None
     segment: tuple[str, ...] = ()
+    time: str | None = None
+    since: str | None = None
     file_format: Format | None = None
     on_error: OnError = OnError.stop
 
@@ -78,25 +83,46 @@ def open_subject(
             f" {', '.join(given.segment)}"
         )
     prob = given.prob or _DEFAULT_PROB
-    columns = _ScoredColumns(given.score, given.label, prob, given.key, given.segment)
+    columns = _ScoredColumns(
+        given.score, given.label, prob, given.key, given.segment, given.time, _since(given)
+    )
     kind = format_of(source, given=given.file_format)
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
 
+def _since(given: Given) -> tuple[float, bool] | None:
+    """Return the time of --since in seconds, and whether it has a zone; None if none is given."""
+    from streamcal.tables.times import parse_time
+
+    if given.since is None:
+        return None
+    if given.time is None:
+        raise ValueError(f"--since needs --time, got {given.since!r} without it")
+    since = parse_time(given.since)
+    if math.isnan(since[0]):
+        raise ValueError(f"--since must be {A_TIME}, got {given.since!r}")
+    return since
+
+
 class _ScoredColumns(NamedTuple):
-    """The columns of a calibrated table: scores, labels, probabilities, key and segments."""
+    """The columns of a calibrated table: scores, labels, probabilities, key, segments and time.
+
+    ``since`` is a time that cuts the table into two parts.
+    """
 
     score: str
     label: str
     prob: str
     key: str | None = None
     segment: tuple[str, ...] = ()
+    time: str | None = None
+    since: tuple[float, bool] | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of the columns that must be in the table."""
-        key = [] if self.key is None else [self.key]
-        return [self.score, self.label, self.prob, *key, *self.segment]
+        others = [name for name in (self.key, self.time) if name is not None]
+        return [self.score, self.label, self.prob, *others, *self.segment]
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -104,6 +130,7 @@ class _ScoredColumns(NamedTuple):
         named = {"Scores": self.score, "Calibrated": self.prob, "Labels": self.label}
         named |= {"Key": self.key} if self.key is not None else {}
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
+        named |= {"Times": self.time} if self.time is not None else {}
         return tuple(named.items())
 
 
@@ -121,6 +148,8 @@ class _Rows(NamedTuple):
         from streamcal.report.table_sections import of_table, verdict_of_table
 
         sections = of_table(self.scored, columns.score, columns.prob)
+        if columns.since is not None:
+            sections.insert(2, self._two_parts(*columns.since, columns))
         verdict = verdict_of_table(self.scored, columns.score, columns.prob)
         if self.segments is not None:
             compared = compare(self.scored, self.segments)
@@ -129,6 +158,19 @@ class _Rows(NamedTuple):
         if self.keys is not None:
             sections.append(of_keys(self.scored, self.keys))
         return sections, verdict
+
+    def _two_parts(self, since: float, has_zone: bool, columns: _ScoredColumns) -> "Section":
+        """Return the section about the rows before and since a time."""
+        from streamcal.report.table_sections import of_two_parts
+        from streamcal.tables.base import TableError
+
+        if has_zone != bool(self.scored.zone):
+            zone = "with" if self.scored.zone else "without"
+            raise TableError(f"has times {zone} a zone, so --since must be one {zone} a zone, too")
+        try:
+            return of_two_parts(self.scored, since, columns.score, columns.prob)
+        except ValueError as error:
+            raise TableError(str(error)) from None
 
     def add_to(self, report: "Report", columns: _ScoredColumns) -> "Report":
         """Return a report with verdict, sections and metrics of these rows before its own."""
@@ -304,17 +346,20 @@ def _read_scored(
     from streamcal.report.table_sections import Scored
     from streamcal.tables.base import TableError
 
+    time = None if columns.time is None else TimeColumn(columns.time, ())
     reader = RowReader(
         [
             score_column(columns.score),
             probability_column(columns.prob),
             binary_label_column(columns.label),
+            *([] if time is None else [time]),
         ],
         on_error,
     )
+    n_columns = len(reader.columns) + 1
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
-    parts, left = [np.empty((0, 4 + len(grouped)))], limit
+    parts, left = [np.empty((0, n_columns + len(grouped)))], limit
     with (
         _open_table(table, kind, columns) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -333,12 +378,18 @@ def _read_scored(
     if limit is None and not quiet:
         print_skipped(reader)
     numbers = np.concatenate(parts).T
+    if time is not None:
+        numbers = numbers[:, np.argsort(numbers[3], kind="stable")]
+    score, prob, label, *times, row = numbers[:n_columns]
+    scored = Scored(score, prob, label, row)
+    if time is not None:
+        scored = scored._replace(times=times[0], zone="UTC" if time.has_zone else "")
     keys, *segments = (
         Keys([str(name or "(empty)") for name in each], codes.astype(np.int64))
-        for each, codes in zip(places, numbers[4:], strict=True)
+        for each, codes in zip(places, numbers[n_columns:], strict=True)
     )
     return _Rows(
-        Scored(*numbers[:4]),
+        scored,
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
     )

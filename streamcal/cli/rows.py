@@ -11,7 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +34,8 @@ MOST_DELAY = 2**53
 
 _MISSING = frozenset({"na", "n/a", "nan", "<na>", "null", "none", "?"})
 """What other programs write in the cell of a missing value, in small letters."""
+
+A_TIME = "a time such as 2026-03-01T12:30, or a number of seconds since 1970"
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -99,6 +101,37 @@ class _Check(NamedTuple):
     requirement: Requirement
     good: Mask
     is_label: bool
+
+
+@dataclass(frozen=True)
+class TimeColumn(Column):
+    """A column of times, in seconds since 1970; all with a zone, or all without."""
+
+    _zones: list[bool] = field(default_factory=list)  # whether the first time has one
+
+    @property
+    def has_zone(self) -> bool:
+        """Whether the times that have been read have a zone."""
+        return self._zones == [True]
+
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
+        """Return the times of all rows of a chunk, and which of them are times of one kind."""
+        from streamcal.tables.times import as_times
+
+        assert self.name is not None
+        times = as_times(chunk.columns[self.name])
+        found = ~np.isnan(times.seconds)
+        if not self._zones and found.any():
+            self._zones.append(bool(times.has_zone[found][0]))
+        zone = "with" if self.has_zone else "without"
+        requirements = (
+            (A_TIME, found),
+            (f"a time {zone} a zone, as those before", times.has_zone == self.has_zone),
+        )
+        return times.seconds, [
+            _Check(self.name, Requirement(text, np.isfinite), good, False)
+            for text, good in requirements
+        ]
 
 
 def score_column(name: str) -> Column:

@@ -15,8 +15,10 @@ from streamcal.cli.options import (
     KnownProbOption,
     KnownScoreOption,
     KnownSegmentOption,
+    KnownTimeOption,
     OnError,
     OnErrorOption,
+    SinceOption,
     SourceArgument,
 )
 from streamcal.cli.report_sources import Given, open_subject
@@ -35,6 +37,8 @@ def watch(
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
     segment: KnownSegmentOption = None,
+    time: KnownTimeOption = None,
+    since: SinceOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -75,7 +79,8 @@ def watch(
         from streamcal.report.watch import Server, Source, check_access
 
         check_access(host, token)
-        given = Given(score, label, prob, key, tuple(segment or ()), file_format, on_error)
+        columns = score, label, prob, key, tuple(segment or ())
+        given = Given(*columns, time, since, file_format, on_error)
         check_can_be_read_again(source)
         subject = open_subject(source, given)
         subject.watched = True

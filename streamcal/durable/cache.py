@@ -320,14 +320,20 @@ class CalibratorCache:
         return self.store.unchanged_since(expiry.mark)
 
     def count_learned(self, n: int, unused: Mapping[str, bytes]) -> None:
-        """Count samples that have been learned; if they end a period, drop the keys that expire."""
+        """Count samples that have been learned; if they end a period, drop the keys that expire.
+
+        A period ends in one step: an interrupt parts neither the count nor the next period from it.
+        """
         expiry = self._expiry
-        if expiry is None or not expiry.count(n):
+        if expiry is None:
+            return
+        if n < expiry.n_left:
+            expiry.count(n)
             return
         if self.store is None:
             here = {*self.live, *self.compressed}
-            self._drop(dict.fromkeys(here - expiry.used))
-            expiry.begin(0)
+            begun = partial(setattr, self, "_expiry", expiry.next_period(n, 0))
+            self._drop(dict.fromkeys(here - expiry.used), begun)
             return
         stay = expiry.used_names()
         gone: dict[Hashable, bytes | None] = {
@@ -338,12 +344,16 @@ class CalibratorCache:
         for key in (*self._unsaved, *self._log.keys):
             if key not in self._base and name_of(key) not in stay:  # the store does not have it
                 gone.setdefault(key, None)
-        self._drop(gone)
-        expiry.begin(self.store.n_saves)
+        begun = partial(setattr, self, "_expiry", expiry.next_period(n, self.store.n_saves))
+        self._drop(gone, begun)
 
-    def _drop(self, dropped: dict[Hashable, bytes | None]) -> None:
-        """Drop the calibrators of keys, and all that is known of them but their stored digests."""
+    def _drop(self, dropped: dict[Hashable, bytes | None], *steps: Step) -> None:
+        """Drop the calibrators of keys, and all that is known of them but their stored digests.
+
+        Further ``steps`` are taken with it.
+        """
         do_all(
+            *steps,
             partial(self._forgotten.update, dropped if self.store is not None else {}),
             partial(self._unsaved.difference_update, dropped),
             partial(self._log.behind.difference_update, dropped),

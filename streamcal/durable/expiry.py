@@ -49,8 +49,9 @@ class Expiry(Stateful):
     Examples
     --------
     >>> expiry = Expiry(3)
-    >>> expiry.count(2), expiry.n_left, expiry.count(2), expiry.n_left
-    (False, 1, True, 2)
+    >>> expiry.count(2)
+    >>> expiry.n_left
+    1
     """
 
     def __init__(self, expire_after: int) -> None:
@@ -94,15 +95,15 @@ class Expiry(Stateful):
         for part, before, after in zip(cut(groups, ends), [0, *counts], counts, strict=False):
             yield part, after - before
 
-    def count(self, n: int) -> bool:
-        """Count samples that have been learned; return whether a period has ended."""
-        period = self.n_learned // self.expire_after
+    def count(self, n: int) -> None:
+        """Count samples that have been learned, fewer than are left of this period."""
         self.n_learned += n
-        return self.n_learned // self.expire_after > period
 
-    def begin(self, n_saves: int) -> None:
-        """Begin a period, after a number of saves."""
-        self.mark, self.is_noted, self.before_mark, self.used = n_saves, False, set(), set()
+    def next_period(self, n: int, n_saves: int) -> "Expiry":
+        """Return the period that begins when ``n`` more samples are learned, after these saves."""
+        begun = Expiry(self.expire_after)
+        begun.n_learned, begun.mark = self.n_learned + n, n_saves
+        return begun
 
     def used_names(self) -> set[str]:
         """Return the names of keys that have learned in this period, but those saved later."""

@@ -1,7 +1,7 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -350,7 +350,7 @@ class KeyedCalibrator(Locked):
         labels = np.array(as_vector(y, "y", finite=False))
         weights = np.array(as_weights(w, len(vector)))
         check_same_length(labels, len(vector), "y")
-        if not hasattr(keys, "__len__"):
+        if not hasattr(keys, "__len__") or isinstance(keys, set | frozenset | Mapping):
             raise TypeError(f"`keys` must be a sequence, got {type(keys).__name__}")
         if len(keys) != len(vector):
             raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")

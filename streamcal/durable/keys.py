@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamcal._state import as_name
+from streamcal._validation import check_no_mask
 from streamcal.kernels.one_by_one import positions
 
 PREFIX = "key:"
@@ -28,6 +29,7 @@ def group(keys: Iterable[Hashable]) -> Groups:
     >>> group(["b", "a", "b"])
     {'b': [0, 2], 'a': [1]}
     """
+    check_no_mask(keys, "keys")
     given = np.asarray(keys).tolist() if hasattr(keys, "dtype") else list(keys)
     places = positions(given)
     if isinstance(places, int):

@@ -128,6 +128,13 @@ class Timeline(Stateful):
         rows = [*self._closed, *([self._open] if self._open[2] else [])]
         return Periods(*np.array(rows).reshape(-1, 6).T)
 
+    @property
+    def watches(self) -> bool:
+        """Whether the last values are probabilities, and one of their labels is 0 or 1."""
+        _, calibrated, y = self.recent.T
+        are_probabilities = ((calibrated >= 0.0) & (calibrated <= 1.0)).all()
+        return bool(are_probabilities and _are_events(calibrated, y).any())
+
     def add(self, ends: Vector, raw: Vector, calibrated: Vector, y: Vector, now: float) -> None:
         """Add labelled samples: offsets after them, scores, served values and labels."""
         samples = np.column_stack([raw, calibrated, y])
@@ -149,7 +156,7 @@ class Timeline(Stateful):
     def _watched(self, samples: NDArray[np.float64]) -> dict[str, Any]:
         """Return what changes as scores are compared with calibrated values, and these watched."""
         raw, calibrated, y = np.ascontiguousarray(samples.T)
-        is_event = ((y == 0.0) | (y == 1.0)) & (calibrated >= 0.0) & (calibrated <= 1.0)
+        is_event = _are_events(calibrated, y)
         both = is_event & (raw >= 0.0) & (raw <= 1.0)
         comparison = MeanBounds()
         old = self.comparison
@@ -242,6 +249,12 @@ class Timeline(Stateful):
             array_of(arrays, "stakes", None, 4, finite=False),
             array_of(arrays, "others", 4, finite=False),
         )
+
+
+def _are_events(calibrated: Vector, y: Vector) -> NDArray[np.bool_]:
+    """Return which samples are watched: a probability, and whether an event happened."""
+    is_event: NDArray[np.bool_] = (y == 0.0) | (y == 1.0)
+    return is_event & (calibrated >= 0.0) & (calibrated <= 1.0)
 
 
 def _losses(samples: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ Each bet gets a fresh stake f_t before sample t, beside what it has: M_t = facto
   begin with 1 and are a test martingale. A bet that begins to gain late has not lost everything.
 """
 
-from libc.math cimport INFINITY, exp, floor, fmax, log, log1p, pow
+from libc.math cimport INFINITY, exp, fabs, floor, fmax, log, log1p, pow
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
@@ -124,7 +124,7 @@ cdef class Bets:
 
     def update(self, double p, bint happened, double w):
         """Settle all bets by one sample that was checked."""
-        self.settle(p, happened, w)
+        self.settle(p, happened, w, True)
 
     def update_many(
         self,
@@ -135,32 +135,30 @@ cdef class Bets:
     ):
         """Settle all bets by samples that were checked, in order; return the number of samples.
 
-        The last one is that at which `log_value` reaches the limit.
+        The last one is that at which `log_value` reaches the limit, if that is finite.
         """
         cdef Py_ssize_t i
         if not happened.shape[0] == w.shape[0] == p.shape[0]:
             raise ValueError("probabilities, events and weights must have the same length")
         for i in range(p.shape[0]):
-            if self.settle(p[i], happened[i] != 0.0, w[i]) >= limit:
+            if self.settle(p[i], happened[i] != 0.0, w[i], True) >= limit and limit < INFINITY:
                 return i + 1
         return p.shape[0]
 
     def update_group(self, const double[::1] p, const double[::1] happened, double w):
-        """Settle all bets by rows that share an outcome, as one sample of weight w; they spend.
+        """Settle all bets by rows that share an outcome, as one sample of weight w.
 
-        Each row has an equal part of w. Given the past, the likelihood ratio L of each row has at
+        The sample has one fresh stake, and each row an equal part of w. Given the past, the likelihood ratio L of each row has at
         most the mean 1; then so has the product of all L^(w / n_rows), by Hölder's inequality, as
         these powers have a sum of at most 1. A product over a part of the rows is looked at by
         nobody: those who stop there may know the outcome.
         """
         cdef Py_ssize_t i
-        cdef int64_t n_samples = self.n_samples
         cdef double largest = self.largest
-        if happened.shape[0] != p.shape[0] or not p.shape[0] or not self.spends:
-            raise ValueError("there must be rows, with an event each, and stakes that are spent")
+        if happened.shape[0] != p.shape[0] or not p.shape[0]:
+            raise ValueError("there must be rows, with an event each")
         for i in range(p.shape[0]):
-            self.n_samples = n_samples  # so the first row alone takes fresh stakes
-            self.settle(p[i], happened[i] != 0.0, w / p.shape[0])
+            self.settle(p[i], happened[i] != 0.0, w / p.shape[0], i == 0)
         self.largest = fmax(largest, self.mean_of_stakes())
 
     def multiply(self, double log_factor):
@@ -242,10 +240,13 @@ cdef class Bets:
         """Return the logarithm of a number in the unit of values."""
         return self.log_stake + self.n_units * LOG_LARGE + log(value)
 
-    cdef double settle(self, double p, bint happened, double w) noexcept nogil:
-        """Settle all bets by one sample, and return the new `log_value`."""
+    cdef double settle(self, double p, bint happened, double w, bint begins) noexcept nogil:
+        """Settle all bets by one sample, and return the new `log_value`.
+
+        ``begins`` is false for a further row of the same sample.
+        """
         cdef double log_p = log(p), log_not = log1p(-p)
-        cdef double own = p if happened else 1.0 - p
+        cdef double own = fabs(p) if happened else 1.0 - p  # it may be -0.0
         cdef double sign = -1.0 if happened else 1.0
         cdef double z, curved, before, n, staked, value, fresh = self.unit
         cdef bint lowest
@@ -256,9 +257,11 @@ cdef class Bets:
         cdef Fixed *bets = self.bets
         cdef Stakes *stakes = self.stakes
         cdef double *shifts = bets.exp_shift[happened]
-        self.n_samples += 1
+        self.n_samples += begins
         n = <double> self.n_samples
-        if self.spends:
+        if not begins:
+            fresh = 0.0
+        elif self.spends:
             # A rounding error must not make it more than there is.
             fresh = fmax(self.left - 1.0 / (2.0 + log(n)), 0.0)
             self.left -= fresh

@@ -1,7 +1,7 @@
 """A test of calibration whose verdict holds whenever one looks at it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import as_within, check_choice, check_count, check_label
-from streamcal.metrics.base import as_event, as_events, check_label_kind, is_no_prediction
-from streamcal.monitoring._bets import Betting, as_weights_of_evidence
-from streamcal.monitoring._interleaved import ALONE, MOST_HORIZON, Events, Interleaved, Sample
+from streamcal.metrics.base import as_events, check_label_kind, is_no_prediction
+from streamcal.monitoring._bets import Betting, as_weights_of_evidence, check_predictions
+from streamcal.monitoring._interleaved import ALONE, MOST_HORIZON, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import all_bets
 
 
@@ -160,6 +160,7 @@ class CalibrationTest(Betting):
         if self.pos_val is None:
             raise ValueError("`pos_val` must be a label for `update_many`, got None")
         if not np.size(y_prob) and not np.size(y_true):
+            as_weights_of_evidence(w, 0)
             return
         happened, p = as_events(y_true, y_prob, self.pos_val)
         self._bets.update_many(p, happened, as_weights_of_evidence(w, len(p)))
@@ -204,25 +205,8 @@ class CalibrationTest(Betting):
         (1, 0.0123, 0.0123)
         """
         check_label(y_true, "y_true")
-        if isinstance(y_preds, str | bytes | Mapping) or not hasattr(y_preds, "__len__"):
-            raise TypeError(f"`y_preds` must be a sequence of predictions, got {y_preds!r}")
-        weight = as_within(w, "w", "(0, 1]")
-        rows = [self._as_row(y_pred) for y_pred in y_preds if not is_no_prediction(y_pred)]
-        for event, _ in rows:
-            check_label_kind(y_true, event)
-        if not rows:
-            return
-        p = tuple(p for _, p in rows)
-        events = tuple(event for event, _ in rows)
-        known = _happened(events, y_true)
-        if isinstance(self._bets, Interleaved):
-            outcomes = {_happened(events, label) for label in events}
-            outcomes.add((False,) * len(rows))  # another label
-            self._bets.add(Sample(p, weight), outcomes, known)
-        elif len(rows) == 1:
-            self._bets.update(p[0], known[0], weight)
-        else:
-            self._bets.update_group(np.array(p), np.array(known, np.float64), weight)
+        check_predictions(y_preds)
+        self._add_group([y_true] * len(y_preds), y_preds, w)
 
     def add_prediction(self, y_pred: Any, w: float = 1.0) -> int | None:
         """Add a prediction when it is made, for the order "interleaved".
@@ -279,7 +263,7 @@ class CalibrationTest(Betting):
         ------
         ValueError, TypeError
             If the order is "arrival", the label is missing, there is no prediction with this
-            number, or it has a label; nothing changes.
+            number, or it is not due and has a label; nothing changes.
         """
         bets = self._interleaved("add_label")
         check_label(y_true, "y_true")
@@ -302,14 +286,6 @@ class CalibrationTest(Betting):
         if not isinstance(self._bets, Interleaved):
             raise ValueError(f"`order` must be 'interleaved' for `{name}`, got {self.order!r}")
         return self._bets
-
-    def _as_row(self, y_pred: Any) -> tuple[Any, float]:
-        """Return the label whose probability is tested, and this probability."""
-        event = self.pos_val
-        if event is None and isinstance(y_pred, dict):
-            event = max(y_pred, key=y_pred.__getitem__)
-        p, _ = as_event(event, y_pred, self.pos_val)
-        return event, p
 
     @property
     def log_e_value(self) -> float:
@@ -377,11 +353,6 @@ class CalibrationTest(Betting):
             f"CalibrationTest(alpha={self.alpha}, n_samples={self.n_samples},"
             f" p_value={self.p_value:.3g}, rejected={self.rejected})"
         )
-
-
-def _happened(events: Iterable[Any], y_true: Any) -> Events:
-    """Return which of the labels ``events`` is the true one."""
-    return tuple(bool(y_true == event) for event in events)
 
 
 def _adjusted(log_largest: float) -> float:

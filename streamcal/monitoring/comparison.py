@@ -138,6 +138,7 @@ class ForecastComparison(Stateful):
             As `update` does, and if lengths differ; nothing changes.
         """
         if not np.size(y_true) and not np.size(first) and not np.size(second):
+            as_weights_of_evidence(w, 0)
             return
         happened, p = as_events(y_true, first, self.pos_val)
         _, q = as_events(y_true, second, self.pos_val)

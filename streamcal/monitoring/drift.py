@@ -1,13 +1,14 @@
 """A drift detector that finds when probabilities stop being right."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from river import base
 
 from streamcal._state.clone import Cloned
-from streamcal._validation import as_within
-from streamcal.monitoring._bets import Betting
+from streamcal._validation import as_within, check_label
+from streamcal.monitoring._bets import Betting, check_predictions
 
 
 class CalibrationDrift(Cloned, Betting, base.DriftDetector):
@@ -70,7 +71,6 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
     def __init__(self, run_length: float = 20_000, pos_val: Any = True) -> None:
         self.run_length = as_within(run_length, "run_length", "[1, 1e15]")
         super().__init__(pos_val, spends=False)
-        self._drift_detected = False
 
     # Other detectors of river take one number.
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:  # type: ignore[override]
@@ -81,13 +81,49 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
         ValueError, TypeError
             If the label is missing, or a probability or the weight out of range; nothing changes.
         """
-        if not self._drift_detected:
-            self._add(y_true, y_pred, w)
+        self._add_anew(lambda detector: detector._add(y_true, y_pred, w))
+
+    def update_group(self, y_true: Any, y_preds: Sequence[Any], w: float = 1.0) -> None:
+        """Add predictions that share an outcome, as in `CalibrationTest.update_group`.
+
+        They are one sample. The wrapper's ``learn_group`` does so.
+
+        Parameters
+        ----------
+        y_true
+            The label of all rows.
+        y_preds : sequence
+            For each row what `update` takes as ``y_pred``; missing ones are left out.
+        w : float
+            The weight of the sample, in (0, 1].
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `update` does, and if ``y_preds`` is no sequence; nothing changes.
+        """
+        check_label(y_true, "y_true")
+        check_predictions(y_preds)
+        self._update_rows([y_true] * len(y_preds), y_preds, w)
+
+    def _update_rows(self, y_trues: Sequence[Any], y_preds: Sequence[Any], w: float = 1.0) -> None:
+        """Do what `update_group` does, with a label for each row."""
+        self._add_anew(lambda detector: detector._add_group(y_trues, y_preds, w))
+
+    def _add_anew(self, add: Callable[["CalibrationDrift"], None]) -> None:
+        """Add a sample; after an alarm, to fresh stakes."""
+        if not self.drift_detected:
+            add(self)
         else:
             fresh = type(self)(self.run_length, self.pos_val)
-            fresh.update(y_true, y_pred, w)
+            add(fresh)
             self._bets = fresh._bets
-        self._drift_detected = self.log_statistic >= math.log(self.run_length)
+
+    @property
+    def drift_detected(self) -> bool:
+        """Whether the statistic has reached ``run_length`` at the last sample."""
+        # Nothing is kept of it: an interrupt between the bets and a flag would lose an alarm.
+        return self.log_statistic >= math.log(self.run_length)
 
     @property
     def log_statistic(self) -> float:
@@ -100,8 +136,4 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
 
         None unless `drift_detected`.
         """
-        return self._bets.since() if self._drift_detected else None
-
-    def _thaw(self, fields: Any, arrays: Any) -> None:
-        super()._thaw(fields, arrays)
-        self._drift_detected = self.log_statistic >= math.log(self.run_length)
+        return self._bets.since() if self.drift_detected else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
 
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
@@ -36,6 +38,8 @@ class MiscalibrationDisplay:
         The values of `streamcal.metrics.RollingCORP.history`.
     part
         ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
+    times : sequence of datetime, optional
+        The time of each sample, in their order: the axis then has dates.
 
     Attributes
     ----------
@@ -66,13 +70,25 @@ class MiscalibrationDisplay:
     legend_: FittedBox | None
 
     def __init__(
-        self, histories: Mapping[str, Sequence[RollingPoint]], *, part: Part = "mcb"
+        self,
+        histories: Mapping[str, Sequence[RollingPoint]],
+        *,
+        part: Part = "mcb",
+        times: Sequence[Any] | None = None,
     ) -> None:
         check_choice(part, "part", tuple(_PARTS))
         if not histories:
             raise ValueError("`histories` must hold at least one model, got none")
         self.histories = {name: tuple(history) for name, history in histories.items()}
         self.part = part
+        self.times = None if times is None else np.asarray(times)
+        points = (point for history in self.histories.values() for point in history)
+        n = max((point.n_samples for point in points), default=0)
+        if self.times is not None and (self.times.dtype.kind not in "MO" or len(self.times) < n):
+            raise ValueError(
+                f"`times` must be the datetimes of all {n:,} samples, got {len(self.times):,} of"
+                f" type {self.times.dtype}"
+            )
 
     @classmethod
     def from_metrics(
@@ -80,6 +96,7 @@ class MiscalibrationDisplay:
         metrics: RollingCORP | Mapping[str, RollingCORP],
         *,
         part: Part = "mcb",
+        times: Sequence[Any] | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the histories of metrics.
@@ -90,20 +107,22 @@ class MiscalibrationDisplay:
             A `RollingCORP`, or several by name, such as of raw and calibrated predictions.
         part
             ``"mcb"``, ``"dsc"``, ``"unc"`` or ``"mean_score"``.
+        times : sequence of datetime, optional
+            The time of each sample, in their order: the axis then has dates.
         ax : matplotlib Axes, optional
             Where to draw; new axes by default.
 
         Raises
         ------
         ValueError
-            If there is no metric, or the part is unknown.
+            If there is no metric, the part is unknown, or ``times`` are too few.
         ImportError
             If matplotlib is not installed.
         """
         if isinstance(metrics, RollingCORP):
             metrics = {"": metrics}
         histories = {name: metric.history for name, metric in metrics.items()}
-        return cls(histories, part=part).plot(ax=ax)
+        return cls(histories, part=part, times=times).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on ``ax``, or on new axes, and return this object."""
@@ -112,14 +131,20 @@ class MiscalibrationDisplay:
         self.lines_ = []
         for i, (name, history) in enumerate(self.histories.items()):
             (line,) = ax.plot(
-                [point.n_samples for point in history],
+                self._places(history),
                 [getattr(point, self.part) for point in history],
                 **line_style(ax, i),
                 linewidth=1.6,
                 label=name or None,
             )
             self.lines_.append(line)
-        ax.set(xlabel="Samples", ylabel=_PARTS[self.part], ylim=(0.0, None))
+        if self.times is not None:
+            from matplotlib.dates import ConciseDateFormatter
+
+            dates: Any = ConciseDateFormatter
+            ax.xaxis.set_major_formatter(dates(ax.xaxis.get_major_locator()))
+        xlabel = "Samples" if self.times is None else "Time"
+        ax.set(xlabel=xlabel, ylabel=_PARTS[self.part], ylim=(0.0, None))
         ax.spines[["top", "right"]].set_visible(False)
         from streamcal.plot._fitted import Entry, add_legend
 
@@ -129,3 +154,8 @@ class MiscalibrationDisplay:
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         return self
+
+    def _places(self, history: Sequence[RollingPoint]) -> Any:
+        """Return where the points of a model are on the horizontal axis."""
+        counts = np.array([point.n_samples for point in history], np.int64)
+        return counts if self.times is None else self.times[counts - 1]

@@ -125,9 +125,9 @@ def alarms_of(run: Run) -> list[Alarm]:
     """Return all alarms, on or not."""
     worse = lost = None
     text = f"the calibrated values of the last {RECENT:,} labels were not right"
-    if run.timeline is not None and (recent := run.recent) is not None:
-        if recent.comparable:
-            worse = verdict.compare(recent.raw, recent.calibrated, recent.labels).high < 0.0
+    if (recent := run.recent) is not None and recent.comparable:
+        worse = verdict.compare(recent.raw, recent.calibrated, recent.labels).high < 0.0
+    if run.timeline is not None and run.timeline.watches:
         alarm = run.timeline.alarm
         lost = alarm is not None and run.timeline.n_labels - alarm.label < RECENT
         if lost and alarm is not None:

@@ -7,6 +7,7 @@ those of `streamcal.plot.ReliabilityDisplay`.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,36 +22,55 @@ from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, bars, listed, shown, thin
+from streamcal.report.periods import Periods, by_calendar, by_rows, time_in_words
 from streamcal.report.prometheus import Metric, loss_metrics
 
 LEVEL = 0.9
 ECE_BINS = 10
 _BINS = 50
-_MAX_WINDOWS, _MIN_WINDOW_ROWS = 50, 200
 _DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 _RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
 Vector = NDArray[np.float64]
 _SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
+_SCORE_HEADER = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
 
 
 class Scored(NamedTuple):
     """The labelled rows of a calibrated table, in order: arrays of shape ``(n_rows,)``.
 
     ``raw`` has the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
-    the rows, from 1.
+    the rows, from 1. If the rows have times, they are in the order of these: ``times`` in seconds
+    since 1970, and ``zone``, which is "UTC", or "" if it is not known.
     """
 
     raw: Vector
     calibrated: Vector
     labels: Vector
     rows: Vector
+    times: Vector | None = None
+    zone: str = ""
 
     @property
     def comparable(self) -> bool:
         """Whether all scores are probabilities."""
         return bool(((self.raw >= 0.0) & (self.raw <= 1.0)).all())
+
+    @property
+    def columns(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """What each row has."""
+        return self.raw, self.calibrated, self.labels, self.rows
+
+    def place(self, at: int) -> str:
+        """Return where a row is, in words."""
+        if self.times is None:
+            return f"row {int(self.rows[at]):,}"
+        return time_in_words(float(self.times[at]), self.zone)
+
+    def periods(self) -> Periods:
+        """Return the periods of the charts over time."""
+        return by_rows(self.rows) if self.times is None else by_calendar(self.times)
 
 
 def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
@@ -91,6 +111,50 @@ def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Se
     ]
 
 
+def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Section:
+    """Return the rows before a time beside those since then.
+
+    Parameters
+    ----------
+    scored : Scored
+        The rows, which have times.
+    since : float
+        In seconds since 1970.
+    score, column : str
+        The names of the columns before and after calibration.
+
+    Raises
+    ------
+    ValueError
+        If all rows are on one side.
+    """
+    assert scored.times is not None
+    at = int(np.searchsorted(scored.times, since))
+    when = time_in_words(since, scored.zone)
+    if at in (0, len(scored.labels)):
+        first, last = scored.place(0), scored.place(-1)
+        raise ValueError(
+            f"has labelled rows from {first} to {last}, so --since must be between these, got"
+            f" {when}"
+        )
+    charts: list[Chart] = []
+    cells: list[Cells] = []
+    for side, part in (("before", slice(at)), ("since", slice(at, None))):
+        raw, calibrated, labels, rows = (each[part] for each in scored.columns)
+        chosen = Scored(raw, calibrated, labels, rows)
+        scores, reliability = of_sample(chosen, score, column)
+        title, chart = f"Reliability {side} {when}", reliability.charts[0]
+        charts.append(replace(chart, id=f"reliability-{side}", title=title))
+        cells += [(side, len(labels), *row) for row in scores.tables[0].rows]
+    header = ("Rows", "Number", *_SCORE_HEADER)
+    table = Table("two-parts", f"Before and since {when}", header, tuple(cells))
+    text = (
+        "The same scores and curves for the rows before this time and for those since then."
+        " Other rows may be harder to predict: MCB alone tells of calibration."
+    )
+    return Section("before-and-since", f"Before and since {when}", text, tuple(charts), (table,))
+
+
 def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]:
     """Return the verdict on a calibrated table in sentences; the arguments are those of `of_table`.
 
@@ -101,8 +165,8 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
     >>> _, before, after = verdict_of_table(Scored(p, p**2, y, np.arange(20_000.0)), "p", "new")
     >>> before[:57]
     'p is too high everywhere (0.50 predicted, 0.33 observed).'
-    >>> after[:34]
-    'new shows no clear miscalibration.'
+    >>> after[:33]
+    'new shows no clear miscalibration'
     """
     y, sentences = scored.labels, []
     columns = [(column, scored.calibrated)]
@@ -112,7 +176,7 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
         losses = (log_losses(y, p) for _, p in columns)
         sentences.append(f"{verdict.losses_in_words(*losses)} {verdict.gain_in_words(gain)}")
     for name, p in columns:
-        evidence = verdict.evidence_in_words(name, p, y, scored.rows)
+        evidence = verdict.evidence_in_words(name, p, y, scored.place)
         sentences.append(f"{verdict.reliability_in_words(name, p, y)} {evidence}")
     return tuple(sentences)
 
@@ -156,7 +220,6 @@ def _score_section(
         rows += [
             (label, name, value, *[math.nan] * 3) for name, value in zip(names, values, strict=True)
         ]
-    header = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
     n, positive = len(scored.labels), float(scored.labels.mean())
     text = (
         f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
@@ -168,9 +231,8 @@ def _score_section(
     )
     if left_out is not None:
         text += f" {left_out} has values outside [0, 1], so it is not compared."
-    return Section(
-        "scores", "Scores", text, (), (Table("score-numbers", "Scores", header, tuple(rows)),)
-    )
+    table = Table("score-numbers", "Scores", _SCORE_HEADER, tuple(rows))
+    return Section("scores", "Scores", text, (), (table,))
 
 
 def _reliability(
@@ -263,7 +325,6 @@ def _rebin(shares: Vector, edges: Vector, wanted: Vector) -> Vector:
 class _Windows(NamedTuple):
     """Numbers of consecutive windows of rows; a row of a matrix has all columns."""
 
-    ends: Vector
     mcb: Vector
     losses: Vector
     chance: Vector
@@ -271,22 +332,23 @@ class _Windows(NamedTuple):
 
 
 def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
-    windows = _windows(scored, len(names), seed)
-    n_windows = len(windows.ends)
+    periods = scored.periods()
+    windows, axis = _windows(scored, periods, len(names), seed), periods.axis
+    n_windows = len(periods.x)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
         [f"{name} {shown(float(m))}" for name, m in zip(names, windows.mcb[-1], strict=True)]
     )
-    mcb_lines = _window_lines(windows.ends, names, windows.mcb)
-    chance = {"x": windows.ends, "y": windows.chance}
-    alarm = np.full(len(windows.ends), -math.log10(verdict.LEVEL))
-    limit = Series("alarm", "line", {"x": windows.ends, "y": alarm}, "muted", "dotted")
+    mcb_lines = _window_lines(periods.x, names, windows.mcb)
+    chance = {"x": periods.x, "y": windows.chance}
+    alarm = np.full(n_windows, -math.log10(verdict.LEVEL))
+    limit = Series("alarm", "line", {"x": periods.x, "y": alarm}, "muted", "dotted")
     mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
     charts = (
         Chart(
             "mcb-over-time",
             "Miscalibration over time",
-            "row",
+            axis,
             "MCB (Brier)",
             tuple(mcb_lines),
             f"Miscalibration in {in_windows}; in the last one {last}.",
@@ -294,52 +356,44 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
         Chart(
             "loss-over-time",
             "Log loss over time",
-            "row",
+            axis,
             "log loss",
-            tuple(_window_lines(windows.ends, names, windows.losses)),
+            tuple(_window_lines(periods.x, names, windows.losses)),
             f"Mean log loss in {in_windows}; {RULE}.",
         ),
         Chart(
             "evidence-over-time",
             "Evidence against calibration",
-            "row",
+            axis,
             "log₁₀ of the e-value",
-            (*_window_lines(windows.ends, names, windows.evidence), limit),
+            (*_window_lines(periods.x, names, windows.evidence), limit),
             f"The e-value after {in_windows}. Above the dotted line it is an alarm.",
         ),
     )
     text = (
-        f"In windows of about {len(scored.labels) // n_windows:,} rows. Even calibrated predictions"
-        " have some miscalibration in a window by chance, shown by the dotted line. An e-value is"
-        " the evidence of all rows so far that a column is not calibrated."
+        f"In {periods.words}. Even calibrated predictions have some miscalibration in a window by"
+        " chance, shown by the dotted line. An e-value is the evidence of all rows so far that a"
+        " column is not calibrated."
     )
-    table = _window_table(windows, names)
+    table = _window_table(windows, names, periods)
     return Section("over-time", "Over time", text, charts, (table,))
 
 
-def _windows(scored: Scored, n_columns: int, seed: int) -> _Windows:
-    """Return the numbers of at most 50 windows of at least 200 rows each."""
-    bounds = _bounds(len(scored.labels))
+def _windows(scored: Scored, periods: Periods, n_columns: int, seed: int) -> _Windows:
+    """Return the numbers of windows, which are periods of rows."""
     columns = [scored.raw, scored.calibrated][-n_columns:]
     rng = np.random.default_rng(seed)
-    ends, mcb, losses, chance, evidence = [], [], [], [], []
+    mcb, losses, chance, evidence = [], [], [], []
     bets = [new_bets(spends=True) for _ in columns]
-    for start, stop in pairwise(bounds):
+    for start, stop in pairwise(periods.bounds):
         y = scored.labels[start:stop]
-        ends.append(scored.rows[stop - 1])
         mcb.append([miscalibration(p[start:stop], y) for p in columns])
         losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
         chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
         for p, each in zip(columns, bets, strict=True):
             each.update_many(p[start:stop], y, np.ones(len(y)))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
-    return _Windows(*map(np.array, (ends, mcb, losses, chance, evidence)))
-
-
-def _bounds(n: int) -> list[int]:
-    """Return where the windows of ``n`` rows begin and end."""
-    n_windows = max(1, min(_MAX_WINDOWS, n // _MIN_WINDOW_ROWS))
-    return [int(bound) for bound in np.linspace(0, n, n_windows + 1)]
+    return _Windows(*map(np.array, (mcb, losses, chance, evidence)))
 
 
 def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
@@ -351,9 +405,9 @@ def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
     ]
 
 
-def _window_table(windows: _Windows, names: list[str]) -> Table:
+def _window_table(windows: _Windows, names: list[str], periods: Periods) -> Table:
     header = (
-        "up to row",
+        "up to row" if periods.axis == "row" else periods.words.removesuffix("s"),
         *(f"MCB of {name}" for name in names),
         "by chance",
         *(f"log loss of {name}" for name in names),
@@ -361,7 +415,7 @@ def _window_table(windows: _Windows, names: list[str]) -> Table:
     )
     parts = [windows.mcb, windows.chance, windows.losses, windows.evidence]
     columns = np.column_stack(parts).tolist()
-    rows = tuple((int(end), *cells) for end, cells in zip(windows.ends, columns, strict=True))
+    rows = tuple((name, *cells) for name, cells in zip(periods.names, columns, strict=True))
     return Table("over-time-numbers", "The windows in numbers", header, rows)
 
 

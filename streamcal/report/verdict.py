@@ -19,7 +19,7 @@ References
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -275,17 +275,18 @@ def change(before: float, after: float) -> str:
     return f"{before:.4f} \N{RIGHTWARDS ARROW} {after:.4f}"
 
 
-def evidence_in_words(name: str, p: Vector, y: Vector, rows: Vector) -> str:
+def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], str]) -> str:
     """Return a sentence about the evidence against probabilities, in their order.
 
-    Arrays of the shape ``(n_samples,)``: probabilities, labels, and the numbers of their rows.
+    Arrays of the shape ``(n_samples,)``: probabilities and labels. ``place`` returns where one of
+    them is, in words.
 
     Examples
     --------
     >>> p, y = np.full(1000, 0.5), np.tile([0.0, 1.0], 500)
-    >>> evidence_in_words("p", p, y, np.arange(1.0, 1001.0))
+    >>> evidence_in_words("p", p, y, "row {}".format)
     'The evidence against p stays small: its e-value is at most 1.'
-    >>> evidence_in_words("p", p, np.ones(1000), np.arange(1.0, 1001.0))[:47]
+    >>> evidence_in_words("p", p, np.ones(1000), lambda at: f"row {at + 1}")[:47]
     'The evidence against p begins at about row 1: i'
     """
     bets = new_bets(spends=True)
@@ -293,10 +294,10 @@ def evidence_in_words(name: str, p: Vector, y: Vector, rows: Vector) -> str:
     if bets.largest < -math.log(LEVEL):
         most = math.exp(bets.largest)
         return f"The evidence against {name} stays small: its e-value is at most {most:.3g}."
-    row = int(rows[min(bets.since(), len(rows) - 1)])
+    where = place(min(bets.since(), len(p) - 1))
     verb = "is" if math.isinf(bets.largest) else "reaches"
     return (
-        f"The evidence against {name} begins at about row {row:,}: its e-value {verb}"
+        f"The evidence against {name} begins at about {where}: its e-value {verb}"
         f" {e_value_in_words(bets.largest)}."
         f" By the best bet {leader_in_words(bets)}."
     )

@@ -11,6 +11,7 @@ from river.base.typing import ClfTarget
 from streamcal._state import as_int, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_probability, as_weight
 from streamcal._whole import Step
+from streamcal.metrics.base import check_label_kind
 from streamcal.wrappers.routing import name_of
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
@@ -58,8 +59,32 @@ class DriftMonitor:
         self.recent: deque[Sample] = deque(maxlen=n_kept)
         self.n_alarms = 0
 
-    def update(self, served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]]) -> int:
-        """Update the detector with served probabilities and labels; return how often it alarms."""
+    def check_labels(self, labels: Iterable[Any]) -> None:
+        """Raise if the detector can't take these labels; before the model learns one of them."""
+        if not getattr(self.detector, "takes_probabilities", False):
+            return
+        first, *others = labels
+        pos_val = getattr(self.detector, "pos_val", None)
+        for label in others if pos_val is None else (first, *others):
+            check_label_kind(label, first if pos_val is None else pos_val)
+
+    def update(
+        self,
+        served: Iterable[tuple[Mapping[ClfTarget, float], ClfTarget]],
+        *,
+        as_group: bool = False,
+    ) -> int:
+        """Update the detector with served probabilities and labels; return how often it alarms.
+
+        ``as_group``: they share an outcome, so a detector that knows groups gets one sample.
+        """
+        update_rows = getattr(self.detector, "_update_rows", None)
+        if as_group and update_rows is not None:
+            known = [(p, y) for p, y in served if p]
+            if not known:
+                return 0
+            update_rows([y for _, y in known], [p for p, _ in known])
+            return int(self.detector.drift_detected)
         n_alarms = 0
         for probabilities, y in served:
             if not probabilities:

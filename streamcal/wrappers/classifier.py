@@ -127,7 +127,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong, and
-        `streamcal.monitoring.CalibrationDrift` labels and probabilities.
+        `streamcal.monitoring.CalibrationDrift` labels and probabilities, those of a group as one
+        sample.
     on_drift : {"shrink", "reset", "none"}
         What happens to the calibrators after an alarm. With "shrink" new calibrators learn the last
         200 samples again, with "reset" they start with none, and with "none" the old ones go on.
@@ -356,6 +357,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             strategy.check_features(x)
         if self.sampling_rate is not None:
             check_two_labels((*raw, y))
+        if self._monitor is not None:
+            self._monitor.check_labels((y, *raw, *(shown or ())))
 
         if found is None and served is None:
             self._memory.warn_if_late(x)
@@ -448,6 +451,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             self._strategy.for_labels(raw).check_features(x)
             if self.sampling_rate is not None:
                 check_two_labels((*raw, *y))
+            if self._monitor is not None:
+                self._monitor.check_labels((*y, *raw, *(recalled[-1][1] or ())))
 
         found = [row[-1] for row in recalled]
         for x, each, one in zip(X, given, found, strict=True):
@@ -468,7 +473,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
                 for (raw, label, _), x in zip(rows, X, strict=True)
             ]
             shown = [shown for _, shown, _, _ in recalled]
-            current, steps = self._watch(self._monitor, samples, shown)
+            current, steps = self._watch(self._monitor, samples, shown, as_group=True)
             if current is not self._strategy:
                 rows = [(raw, label, c.with_ticket(None)) for raw, label, c in rows]
         count = self._known.group_steps(y, self._label_of_column, 1.0 / max(len(X), 1))
@@ -702,6 +707,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         monitor: DriftMonitor,
         samples: Iterable[Sample],
         shown: Iterable[Raw | None] = repeat(None),
+        *,
+        as_group: bool = False,
     ) -> tuple[OwningStrategy, list[Step]]:
         """Update the drift detector; after an alarm make new calibrators.
 
@@ -712,7 +719,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
         now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
-        n_alarms = monitor.update([(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now])
+        served = [(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now]
+        n_alarms = monitor.update(served, as_group=as_group)
         strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
         if n_alarms and self.on_drift != "none":
             strategy = strategy.fresh()
@@ -772,6 +780,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._strategy.check_columns(values, len(labels))
         if self.sampling_rate is not None:
             check_two_labels((*raw, *set(labels)))
+        if self._monitor is not None and labels:
+            self._monitor.check_labels((*set(labels), *raw))
 
         self._memory.store_latest(self._make_ticket)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
