@@ -173,8 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.token is not None and not self._is_known():
             given = parse_qs(query).get("token", [])
             if path == "/" and len(given) == 1 and _are_equal(given[0], self.server.token):
-                # The browser comes back without the token, which stays in no history.
-                kept = f"{self.server.cookie}={self.server.secret}; HttpOnly; SameSite=Strict"
+                # The browser comes back without the token, which stays in no history. `Strict`
+                # would keep the cookie back where the link stood on another site.
+                kept = f"{self.server.cookie}={self.server.secret}; HttpOnly; SameSite=Lax"
                 self._send(
                     HTTPStatus.SEE_OTHER, "text/plain", "", {"Location": "./", "Set-Cookie": kept}
                 )
