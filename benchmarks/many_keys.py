@@ -183,7 +183,7 @@ def main() -> None:
                 flush=True,
             )
     if not args.no_peers:
-        for size in (170, 8_600, 27_000):
+        for size in (280, 12_064, 37_560):  # the states of `FIRST` with 200 samples
             print(f"SQLite alone, {size} B, 1000 keys: {sqlite_alone(size, 1_000):.2f} µs")
         for how in ("none", "1000"):
             print(f"river's LogisticRegression, {how}: {river_alone(how, 20_000):.2f} µs")

@@ -5,7 +5,7 @@
 Without a part it prints all of them:
 
 * *right*: forecasts of several shapes, 10,000 samples each: the share of streams with an alarm of
-  `CalibrationTest` (α = .05) at any time.
+  `CalibrationTest` (α = 0.05) at any time.
 * *misfit*: the simulation of the safe Hosmer–Lemeshow test (Henzi et al. 2023): x is uniform from
   −3 to 3, the log odds of the label are quadratic in x, those of the forecast linear; J is the
   probability at x = −3. The share of streams with an alarm by the n-th sample, and the median n.
@@ -25,7 +25,7 @@ Without a part it prints all of them:
   share of streams with an alarm of `CalibrationTest` in each order. Blocks of 48 share one uniform
   draw; or labels are independent, and positive ones come at once. And wrong forecasts, as above.
 * *segments*: 100 segments of 200 samples each, 10 of them with log odds that are too low by 1.
-  `e_bh` (α = .05) after all 20,000 samples, with the e-values then, and with those that last: the
+  `e_bh` (α = 0.05) after all 20,000 samples, with the e-values then, and with those that last: the
   share of the names that are false, and of the wrong segments that are named, in the mean.
 """
 

@@ -49,7 +49,7 @@ class Tracking:
 
     Gupta & Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Section 3. Their online
     Platt scaling is `PlattCalibrator`. As in the code of their experiments, each bin starts with
-    one sample of a value .005 below its right edge.
+    one sample of a value 0.005 below its right edge.
     """
 
     def __init__(self) -> None:

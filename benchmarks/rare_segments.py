@@ -10,7 +10,7 @@ to mix the same answers, which are those on the tickets of `serve_one`:
 * one weight: the base and the two dense models by their likelihood, with the shares of
   `SegmentCalibrator`,
 * one for each value: each value of a field has a weight of the two dense models' mixture against
-  the base, ½ at first, with a share of .001; a sample is answered with the mean over its values,
+  the base, ½ at first, with a share of 0.001; a sample is answered with the mean over its values,
 * half and half: the two above by their likelihood,
 * served: `SegmentCalibrator`, which has the sparse models too,
 * served, and by value: half and half with a weight for each value of the mean of the sparse models
@@ -79,7 +79,7 @@ SHAPES = {
     "two of 20, two fields": Shape(30_000, (20, 10), 2, 0.01),
     "three of 50, four fields": Shape(30_000, (50, 8, 6, 4), 3, 0.006, 1.2),
     "one of 8, a short stream": Shape(8_000, (8, 3), 1, 0.02),
-    "two of 10, from .4 on": Shape(30_000, (10, 5), 2, 0.02, since=0.4),
+    "two of 10, from 0.4 on": Shape(30_000, (10, 5), 2, 0.02, since=0.4),
     "three crossings": Shape(25_000, (8, 6, 5), shift=0.9, n_crossings=3),
     "three crossings, one field": Shape(25_000, (10, 12, 5), shift=0.9, n_crossings=3, dense=0.25),
     "one field of 20": Shape(20_000, (10, 20, 10), dense=0.15),

@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from river import datasets, naive_bayes, preprocessing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -251,6 +252,16 @@ def maps() -> Figure:
     return figure
 
 
+def labels() -> Figure:
+    """Reliability of each of seven labels, before and after calibration."""
+    pipeline = preprocessing.StandardScaler() | naive_bayes.GaussianNB()
+    model = streamcal.CalibratedClassifier(pipeline)
+    figure = Figure(figsize=(9.1, 6.1), layout="constrained")
+    stream = datasets.ImageSegments()
+    ReliabilityDisplay.from_estimator(model, stream, multiclass="classwise", ax=figure.subplots())
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure | str]] = {
     "pooling": pooling,
     "bridge": bridge,
@@ -261,6 +272,7 @@ PICTURES: dict[str, Callable[[], Figure | str]] = {
     "hedge": hedge,
     "scikit-learn": scikit_learn,
     "maps": maps,
+    "labels": labels,
     "drift": drift,
 }
 

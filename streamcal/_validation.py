@@ -13,6 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._advice import (
+    NO_ALIASES,
+    about_number,
+    about_probability,
+    about_shape,
+    about_text,
+    about_values,
+    did_you_mean,
+    shown,
+)
+
 # Sums, products and quotients of weights up to LARGEST are finite.
 SMALLEST, LARGEST = 1e-60, 1e60
 # Kernels count in floats, which are exact for integers up to this one.
@@ -73,13 +84,14 @@ def as_number(value: Any, name: str) -> float:
     1.0
     """
     if isinstance(value, (str, bytes)):  # a tuple is faster than a union
-        raise TypeError(f"`{name}` must be a number, got {value!r}")
+        raise TypeError(f"`{name}` must be a number, got {value!r}{about_text(value, name)}")
     try:
         return float(value)
     except OverflowError:
         raise ValueError(f"`{name}` must be a finite number, got one beyond 1e308") from None
     except (TypeError, ValueError):
-        raise TypeError(f"`{name}` must be a number, got {value!r}") from None
+        hint = about_number(value, name)
+        raise TypeError(f"`{name}` must be a number, got {shown(value)}{hint}") from None
 
 
 def as_probability(value: Any, name: str = "score") -> float:
@@ -95,7 +107,8 @@ def as_probability(value: Any, name: str = "score") -> float:
         return p
     if LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
         return min(max(p, 0.0), 1.0)
-    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
+    hint = about_probability(p, name)
+    raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}{hint}")
 
 
 def check_mapping(raw: Any) -> None:
@@ -119,14 +132,16 @@ def check_probability_range(probabilities: Mapping[Any, float]) -> None:
 
     Examples
     --------
-    >>> check_probability_range({"spam": 1.5})
+    >>> check_probability_range({"spam": -1.5})
     Traceback (most recent call last):
     ...
-    ValueError: probabilities must lie in [0, 1], got {'spam': 1.5}
+    ValueError: probabilities must lie in [0, 1], got {'spam': -1.5}; apply the logistic function \
+1 / (1 + exp(-z)) to logits
     """
     for p in probabilities.values():
         if not LEAST_PROBABILITY <= p <= MOST_PROBABILITY:
-            raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}")
+            hint = "" if p != p else about_probability(p, "")
+            raise ValueError(f"probabilities must lie in [0, 1], got {probabilities}{hint}")
 
 
 def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[np.float64]:
@@ -152,10 +167,12 @@ def as_vector(values: ArrayLike, name: str, *, finite: bool = True) -> NDArray[n
         return _finite(array, name) if finite else array
     if array.dtype.kind not in "fiub":
         if array.size:
-            raise TypeError(f"`{name}` must hold real numbers, got dtype {array.dtype}")
+            hint = about_values(array, name)
+            raise TypeError(f"`{name}` must hold real numbers, got dtype {array.dtype}{hint}")
         array = array.astype(np.float64)
     if array.ndim != 1:
-        raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}")
+        hint = about_shape(values, array.shape, name)
+        raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}{hint}")
     # Columns of data frames are often read-only, which some kernels do not take.
     vector = np.require(array, dtype=np.float64, requirements=["C", "W"])
     return _finite(vector, name) if finite else vector
@@ -165,7 +182,9 @@ def _finite(vector: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     finite = np.isfinite(vector)
     if not finite.all():
         at = int(np.argmin(finite))
-        raise ValueError(f"`{name}` must be finite, got {vector[at]} at position {at}")
+        raise ValueError(
+            f"`{name}` must be finite, got {vector[at]} at position {at}; leave such samples out"
+        )
     return vector
 
 
@@ -184,7 +203,8 @@ def as_probabilities(values: ArrayLike, name: str) -> NDArray[np.float64]:
     far = (vector < LEAST_PROBABILITY) | (vector > MOST_PROBABILITY)
     if far.any():
         at = int(np.argmax(far))
-        raise ValueError(f"`{name}` must lie in [0, 1], got {vector[at]} at position {at}")
+        hint = about_probability(float(vector[at]), name)
+        raise ValueError(f"`{name}` must lie in [0, 1], got {vector[at]} at position {at}{hint}")
     return vector.clip(0.0, 1.0)
 
 
@@ -235,8 +255,32 @@ def check_same_length(vector: NDArray[Any], n_samples: int, name: str) -> None:
         raise ValueError(f"`{name}` must have one value per score ({n_samples}), got {len(vector)}")
 
 
-def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` unless ``value`` is one of ``choices``.
+def check_order(scores: Any, vector: NDArray[np.float64], labels: NDArray[np.float64]) -> None:
+    """Raise ``ValueError`` if scores are ints or booleans, all 0 or 1, and labels are not.
+
+    Then two arguments were swapped. ``vector`` has the scores as floats.
+
+    Examples
+    --------
+    >>> check_order([1, 0, 1], np.array([1.0, 0.0, 1.0]), np.array([0.25, 0.75, 0.5]))
+    Traceback (most recent call last):
+    ...
+    ValueError: `scores` must come before `y`, got 0 and 1 as scores, and 0.25 as a label
+    """
+    if len(vector) < 2 or np.asarray(scores).dtype.kind not in "bui":
+        return
+    shares = (labels > 0.0) & (labels < 1.0)
+    if shares.any() and ((vector == 0.0) | (vector == 1.0)).all():
+        raise ValueError(
+            "`scores` must come before `y`, got 0 and 1 as scores, and"
+            f" {labels[np.argmax(shares)]} as a label"
+        )
+
+
+def check_choice(
+    value: Any, name: str, choices: tuple[str, ...], aliases: Mapping[str, str] = NO_ALIASES
+) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``choices``; see `did_you_mean`.
 
     Examples
     --------
@@ -247,7 +291,8 @@ def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
     """
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"`{name}` must be one of {listed}, got {value!r}")
+        hint = did_you_mean(value, choices, aliases)
+        raise ValueError(f"`{name}` must be one of {listed}, got {shown(value)}{hint}")
 
 
 def check_bool(value: Any, name: str) -> None:
@@ -261,11 +306,18 @@ def check_bool(value: Any, name: str) -> None:
     TypeError: `background` must be True or False, got 'no'
     """
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"`{name}` must be True or False, got {value!r}")
+        raise TypeError(f"`{name}` must be True or False, got {shown(value)}")
 
 
 def check_label(y: Any, name: str = "y") -> None:
-    """Raise ``ValueError`` unless ``y`` can be a label: None and NaN stand for one that is missing.
+    """Raise unless ``y`` can be a label: None and NaN stand for one that is missing.
+
+    Raises
+    ------
+    ValueError
+        If it is missing.
+    TypeError
+        If it is a list, an array or a dict.
 
     Examples
     --------
@@ -274,8 +326,18 @@ def check_label(y: Any, name: str = "y") -> None:
     ...
     ValueError: `y` must be a label, got None
     """
+    if type(y).__hash__ is None and (isinstance(y, list | dict | set) or getattr(y, "ndim", 0) > 0):
+        raise TypeError(f"`{name}` must be one label, got {shown(y)}{_about_label(y, name)}")
     if is_missing(y):
         raise ValueError(f"`{name}` must be a label, got {y}")
+
+
+def _about_label(y: Any, name: str) -> str:
+    """Return what to pass in the place of a value that is no single label."""
+    if isinstance(y, Mapping):
+        before = "the label comes before the prediction"
+        return f"; {before if name == 'y_true' else 'features come before the label'}"
+    return about_number(y, name)
 
 
 def is_missing(y: Any) -> bool:
@@ -290,6 +352,34 @@ def is_missing(y: Any) -> bool:
         return y is None or bool(y != y)
     except (ArithmeticError, TypeError):  # a decimal that is a signaling NaN; `pandas.NA`
         return True
+
+
+def check_label_kind(label: Any, pos_val: Any) -> None:
+    """Raise if just one of them is a str: every sample would silently count as negative."""
+    if isinstance(label, str) != isinstance(pos_val, str):
+        raise _not_beside(label, pos_val)
+
+
+def check_beside(label: Any, pos_val: Any) -> None:
+    """Raise if a label can't be one beside ``pos_val``: it would silently count as negative.
+
+    Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
+    """
+    if type(label) is bool and type(pos_val) is bool:  # obviously
+        return
+    check_label_kind(label, pos_val)
+    if isinstance(pos_val, bool | np.bool_) and label != 0 and label != 1:
+        if isinstance(label, int | float | np.number):
+            raise _not_beside(label, pos_val)
+
+
+def _not_beside(label: Any, pos_val: Any) -> ValueError:
+    hint = f"write pos_val={label!r} if that is the positive label"
+    if isinstance(label, float | np.floating) and label % 1.0 != 0.0:
+        hint = "labels come first, then predictions"
+    return ValueError(
+        f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}; {hint}"
+    )
 
 
 def check_count(
@@ -316,8 +406,17 @@ def check_count(
     else:
         rule = "a positive int" if least == 1 else f"an int of at least {least}"
     or_none = " or None" if optional else ""
-    shown = f"one beyond {LARGEST:g}" if is_int and abs(n) > LARGEST else repr(n)
-    raise ValueError(f"`{name}` must be {rule}{or_none}, got {shown}")
+    got = f"one beyond {LARGEST:g}" if is_int and abs(n) > LARGEST else shown(n)
+    raise ValueError(f"`{name}` must be {rule}{or_none}, got {got}{_about_count(n)}")
+
+
+def _about_count(n: Any) -> str:
+    """Return what to write for a number that is whole, but no int."""
+    try:
+        whole = int(float(n)) if isinstance(n, str | float | np.floating) else None
+    except (OverflowError, ValueError):
+        return ""
+    return f"; write {whole}" if whole is not None and float(n) == whole else ""
 
 
 def as_within(value: Any, name: str, interval: str) -> float:
@@ -336,7 +435,7 @@ def as_within(value: Any, name: str, interval: str) -> float:
     number = as_number(value, name)
     if low < number < high or (has_low and number == low) or (has_high and number == high):
         return number
-    raise ValueError(f"`{name}` must lie in {interval}, got {value!r}")
+    raise ValueError(f"`{name}` must lie in {interval}, got {shown(value)}")
 
 
 def check_within(value: Any, name: str, interval: str) -> None:

@@ -303,7 +303,7 @@ def test_pandas_index_and_name_are_kept() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"y": pd.Series([1.0, 2.0])}, "`y` must have one label per row of `X`, got 2"),
+        ({"y": pd.Series([1.0, 2.0])}, r"`y` must have one label per row of `X` \(3\), got 2"),
         ({"y": pd.Series([1.0, None, 3.0])}, "`y` must .* at position 1"),
         ({"y": pd.Series(["a", "b", "c"])}, "`y` must hold real numbers"),
         ({"w": [1.0, 2.0]}, "`w` must have one value per score"),

@@ -71,6 +71,53 @@ def test_keys_are_tested_by_themselves(table: Path) -> None:
     assert (printed["alarms"], printed["keys"], printed["rows"]) == (["b"], 3, N)
 
 
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_each_of_several_labels_is_tested(tmp_path: Path, ending: str) -> None:
+    rng = np.random.default_rng(2)
+    truth = rng.dirichlet([2.0, 1.0, 1.0], N)
+    codes = (rng.random((N, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    told = np.column_stack([truth[:, 0], truth[:, 1] ** 2, truth[:, 2]])
+    frame = pd.DataFrame(told, columns=["p_a", "p_b", "7"])
+    frame["y"] = pd.Series(["a", "b", "7"])[codes].to_numpy()
+    frame.loc[5, "y"] = None
+    path = tmp_path / f"table.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "ndjson":
+        frame.to_json(path, orient="records", lines=True, double_precision=15)
+    else:
+        frame.to_parquet(path, index=False)
+    tests = {label: CalibrationTest() for label in ("a", "b", "7")}
+    known = frame.dropna()
+    for label, column in zip(tests, ("p_a", "p_b", "7"), strict=True):
+        tests[label].update_many((known["y"] == label).to_numpy(), known[column].to_numpy())
+    assert e_bh({label: test.log_e_value for label, test in tests.items()}) == ["b"]
+    result = run("check", path, "--prob=p_a=a,p_b=b,7", "--label=y", "--json", status=3)
+    assert result.stdout.startswith("the probability of b is wrong since about labelled row ")
+    assert result.stdout.count("\n") == 1
+    assert tests["b"].in_words in result.stdout
+    printed = json.loads(result.stderr)
+    assert (printed["alarms"], printed["labels"], printed["rows"]) == (["b"], 3, N - 1)
+
+
+def test_labels_that_are_no_columns(table: Path) -> None:
+    text = "a,b,y\n0.5,0.5,a\n0.5,0.5,c\n0.5,1.5,b\n0.5,0.5, b \n0.5,0.5,NaN\n"
+    table.write_text(text, encoding="utf-8")
+    result = run("check", table, "--prob=a,b", "--label=y", status=1)
+    assert "row 2: `y` must be one of the labels of --prob, a, b, got 'c'" in result.stderr
+    result = run("check", table, "--prob=a,b", "--label=y", "--on-error=skip", "--json")
+    printed = json.loads(result.stderr)
+    assert printed["rows"] == 2
+    assert sum(printed["skipped"].values()) == 3
+    for arguments, status, message in (
+        (["--prob=a,b", "--key=y"], 2, "--key does not go with several columns of --prob"),
+        (["--prob=a,b=a"], 2, "--prob must name each column and each label once, got 'a,b=a'"),
+        (["--prob=a,"], 2, "--prob must be a column, or columns as in `a,b,c`"),
+        ([f"--prob={','.join(map(str, range(1001)))}"], 2, "--prob must name at most 1,000"),
+    ):
+        assert message in run("check", table, *arguments, "--label=y", status=status).stderr
+
+
 def test_a_label_that_had_the_probability_0(table: Path) -> None:
     table.write_text("p,y\n0,1\n0.5,1\n", encoding="utf-8")
     result = run("check", table, "--prob=p", "--label=y", "--json", status=3)

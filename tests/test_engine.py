@@ -349,7 +349,7 @@ class Mailbox:
 
 def test_a_source_says_where_a_bad_event_is(tmp_path: Path) -> None:
     with Store(tmp_path / "run.db") as store:
-        with pytest.raises(TypeError, match=r"^message 1002: `y` must be a number.*, got '7'$"):
+        with pytest.raises(TypeError, match=r"^message 1002: `y` must be a number.*, got '7';"):
             run(Mailbox(), PlattCalibrator(), lambda *_: None, store)
         assert store.offset == 2
 
@@ -375,24 +375,29 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
     received: list[int] = []
     join = LabelJoin(5)
     bad: list[tuple[Any, type[Exception], str, LabelJoin | None]] = [
-        ((NAN, 1.0), ValueError, "`score` must be finite, got nan", None),
-        ((0.5, 7.0), ValueError, r"`y` must lie in \[0, 1\] for the log loss, got 7.0", None),
+        ((NAN, 1.0), ValueError, "`score` must be finite, got nan.*", None),
+        ((0.5, 7.0), ValueError, r"`y` must lie in \[0, 1\] for the log loss, got 7.0.*", None),
         ((0.5, 1.0, -1.0), ValueError, "`w` must be a positive finite number, got -1.0", None),
         ((0.5, 1.0, 1.0, ["a"]), TypeError, "`key` must .*", None),
         ((0.5, 1.0, 1.0, len), TypeError, "`key` must .*", None),
-        (("x", 1.0), TypeError, "`score` must be a number, got 'x'", None),
-        ((0.5, None), TypeError, "`y` must be a number, or NaN if it is not known, got None", None),
+        (("x", 1.0), TypeError, "`score` must be a number, got 'x'.*", None),
+        (
+            (0.5, None),
+            TypeError,
+            "`y` must be a number, or NaN if it is not known, got None.*",
+            None,
+        ),
         ((0.5, 1.0, None), TypeError, "`w` must be a number, got None", None),
-        (([0.5], 1.0), TypeError, r"`score` must be a number, got \[0.5\]", None),
+        (([0.5], 1.0), TypeError, r"`score` must be a number, got \[0.5\].*", None),
         ((NAN, NAN, 1.0, None, "id"), ValueError, "must have a score, or a label and.*", join),
         ((NAN, 1.0), ValueError, "must have a score, or a label and.*", join),
-        ((NAN, 7.0, 1.0, None, "id"), ValueError, "`y` must lie in .* got 7.0", join),
-        ((NAN, None, 1.0, None, "id"), TypeError, "`y` must be a number.*, got None", join),
-        ((math.inf, NAN, 1.0, None, "id"), ValueError, "`score` must be finite, got inf", join),
-        ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be strings, numbers.*", join),
-        ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be strings, numbers.*", join),
-        (0.5, TypeError, "must be an Event or a tuple like it, got 0.5", None),
-        ((0.5,) * 8, TypeError, "must be an Event or a tuple like it, got .*", None),
+        ((NAN, 7.0, 1.0, None, "id"), ValueError, "`y` must lie in .* got 7.0.*", join),
+        ((NAN, None, 1.0, None, "id"), TypeError, "`y` must be a number.*, got None.*", join),
+        ((math.inf, NAN, 1.0, None, "id"), ValueError, "`score` must be finite, got inf.*", join),
+        ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be a string, number.*", join),
+        ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be a string, number.*", join),
+        (0.5, TypeError, "must be an Event or a tuple like it, .*, got 0.5", None),
+        ((0.5,) * 8, TypeError, "must be an Event or a tuple like it, .*", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()

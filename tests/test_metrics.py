@@ -322,6 +322,152 @@ def test_ece_confidence_of_the_first_label() -> None:
         metric.update("a", 0.5)
 
 
+# More than two labels -----------------------------------------------------------------------------
+
+labels_drawn = st.sampled_from(["a", "b", "c", "d"])
+answers_drawn = st.dictionaries(labels_drawn, probabilities, min_size=1)
+answer_streams = st.lists(
+    st.tuples(labels_drawn, answers_drawn, st.sampled_from([0.25, 0.5, 1.0, 3.0])),
+    min_size=1,
+    max_size=20,
+)
+by_kind = pytest.mark.parametrize(
+    "options",
+    [{}, {"n_bins": 3}, {"n_bins": 4, "strategy": "mass"}],
+    ids=["width", "width-3", "mass"],
+)
+
+
+def events_of(stream: Any, label: Any) -> list[Any]:
+    """Return whether a label is true, its probability and the weight; None: the top label."""
+    tops = [max(p, key=p.__getitem__) if label is None else label for _, p, _ in stream]
+    return [(y == top, p.get(top, 0.0), w) for (y, p, w), top in zip(stream, tops, strict=True)]
+
+
+def ece_by_label(metric: Any, stream: Any) -> dict[Any, float]:
+    """Return the ECE of each label against all others: the oracle."""
+    known = {label for y, p, _ in stream for label in (y, *p)}
+    binary = ECE(metric.n_bins, metric.strategy)
+    return {label: batch(binary, events_of(stream, label)) for label in known}
+
+
+@by_kind
+@given(stream=answer_streams, drawn=st.data())
+@settings(max_examples=40, deadline=None)
+def test_classwise_ece_is_the_mean_over_labels(
+    options: Any, stream: Any, drawn: st.DataObject
+) -> None:
+    metric = ECE(**options, multiclass="classwise")
+    for n, sample in enumerate(stream, 1):
+        metric.update(*sample)
+        expected = ece_by_label(metric, stream[:n])
+        assert metric.by_label == pytest.approx(expected, abs=1e-9)
+        assert metric.get() == pytest.approx(np.mean(list(expected.values())), abs=1e-9)
+    left = list(stream)
+    for at in drawn.draw(st.permutations(range(len(stream)))):
+        metric.revert(*stream[at])
+        left.remove(stream[at])
+        expected = ece_by_label(metric, left) if left else {}
+        assert metric.by_label == pytest.approx(expected, abs=1e-9)
+    assert metric.get() == 0.0
+
+
+@given(stream=answer_streams, drawn=st.data())
+@settings(max_examples=40, deadline=None)
+def test_top_label_metrics_are_those_of_its_event(stream: Any, drawn: st.DataObject) -> None:
+    named: list[Any] = [
+        ECE(multiclass="top-label"),
+        ECE(4, "mass", multiclass="top-label"),
+        CORP(multiclass="top-label"),
+        CORP("log", multiclass="top-label"),
+    ]
+    older: list[Any] = [
+        ECE(pos_val=None),
+        ECE(4, "mass", None),
+        CORP(pos_val=None),
+        CORP("log", None),
+    ]
+    for sample in stream:
+        for metric in named + older:
+            metric.update(*sample)
+    at = drawn.draw(st.integers(0, len(stream) - 1))
+    left = stream[:at] + stream[at + 1 :]
+    for metric, same in zip(named, older, strict=True):
+        assert (
+            metric.get() == same.get() == close_to(metric, batch(metric, events_of(stream, None)))
+        )
+        metric.revert(*stream[at])
+        expected = batch(metric, events_of(left, None)) if left else 0.0
+        assert metric.get() == close_to(metric, expected)
+
+
+def test_classwise_ece_of_two_labels_is_that_of_one() -> None:
+    binary, both = ECE(n_bins=1), ECE(n_bins=1, multiclass="classwise")
+    for y, p in [(True, 0.9), (False, 0.4), (True, 0.3), (True, 0.3)]:
+        binary.update(y, p)
+        both.update(y, {False: 1 - p, True: p})
+    assert both.get() == pytest.approx(binary.get())
+
+
+def test_classwise_ece_evaluates_a_river_model() -> None:
+    metric, again = ECE(multiclass="classwise"), []
+    evaluate.progressive_val_score(
+        datasets.ImageSegments().take(300), naive_bayes.GaussianNB(), metric
+    )
+    model = naive_bayes.GaussianNB()
+    for x, y in datasets.ImageSegments().take(300):
+        if p := model.predict_proba_one(x):
+            again.append((y, p, 1.0))
+        model.learn_one(x, y)
+    assert metric.by_label == pytest.approx(ece_by_label(metric, again))
+    rolling: Any = utils.Rolling(ECE, window_size=50, multiclass="classwise")
+    for sample in again:
+        rolling.update(*sample[:2])
+    assert rolling.get() == pytest.approx(np.mean(list(ece_by_label(metric, again[-50:]).values())))
+
+
+def test_classwise_ece_is_a_river_metric() -> None:
+    metric = ECE(multiclass="classwise")
+    metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
+    assert metric.clone().get() == 0.0
+    assert metric.clone()._get_params() == metric._get_params()
+    thawed = pickle.loads(pickle.dumps(metric))
+    for each in (metric, thawed):
+        each.update("d", {"a": 1.0}, w=2.0)
+    assert thawed.by_label == metric.by_label
+    full = metric.clone(include_attributes=True)
+    full.revert("d", {"a": 1.0}, w=2.0)
+    assert full.by_label == pytest.approx({"a": 0.5, "b": 0.25, "c": 0.25})
+    assert len(metric.by_label) == 4
+
+
+@pytest.mark.parametrize(
+    ("y_true", "y_pred", "w", "error", "message"),
+    [
+        ("a", {"a": 1.5, "b": 0.5}, 1.0, ValueError, "`y_pred` must be a probability"),
+        ("a", {"a": 0.5, "b": math.nan}, 1.0, ValueError, "`y_pred` must be a probability"),
+        ("a", {"a": 0.5, "b": 0.5}, 0.0, ValueError, "`w` must be a positive finite number"),
+        ("a", 0.5, 1.0, TypeError, "`y_pred` must be a dict for `multiclass='classwise'`"),
+        (1, {"a": 0.5, "b": 0.5}, 1.0, ValueError, "`y_true` must be a label as those of `y_pred`"),
+        (None, {"a": 0.5, "b": 0.5}, 1.0, ValueError, "`y_true` must be a label, got None"),
+    ],
+)
+def test_bad_answers_change_nothing(
+    y_true: Any, y_pred: Any, w: Any, error: Any, message: str
+) -> None:
+    metric = ECE(multiclass="classwise")
+    metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
+    before = metric.by_label
+    for change in (metric.update, metric.revert):
+        with pytest.raises(error, match=message):
+            change(y_true, y_pred, w)
+        assert metric.by_label == before
+    for unknown in ({"d": 1.0}, {"a": 0.75, "b": 0.25}):
+        with pytest.raises(ValueError, match="`y_pred` must have been added before"):
+            metric.revert("a", unknown)
+        assert metric.by_label == before
+
+
 @by_metric
 def test_evaluates_a_river_pipeline(metric: Any) -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
@@ -450,6 +596,9 @@ def test_names_need_a_positive_label(metric: Any) -> None:
         (lambda: ECE(max_scores=1), "`max_scores` must be an int of at least 2, got 1"),
         (lambda: ECE(strategy="quantile"), "`strategy` must be one of 'width', 'mass'"),
         (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),
+        (lambda: ECE(multiclass="all"), "`multiclass` must be one of 'top-label', 'classwise'"),
+        (lambda: CORP(multiclass="classwise"), "`multiclass` must be one of 'top-label', got 'cl"),
+        (lambda: ECE(pos_val="a", multiclass="top-label"), "`pos_val` must be left out where"),
     ],
 )
 def test_bad_parameters_are_refused(make: Any, message: str) -> None:

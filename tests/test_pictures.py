@@ -247,6 +247,105 @@ def test_names_with_dollars_are_not_formulas() -> None:
     assert {"$x_1", "a$b$"} <= set(shown)
 
 
+# Panels -------------------------------------------------------------------------------------------
+
+LABELS = {
+    "short": [f"label {k}" for k in range(7)],
+    "long": [
+        "a label of several long words, of which there may be many",
+        "AnotherOneThatIsOnlyOneWordAndHasNoPlaceToBreakIt",
+        "x",
+        "a$b$",
+        "line\nbreak",
+        "",
+        "W" * 300,
+    ],
+    "many": [f"one of many labels, number {k}" for k in range(16)],
+}
+
+
+def draw_panels(labels: str, ax: Any, n_models: int = 2, size: int = 300) -> Any:
+    rng = np.random.default_rng(0)
+    names = LABELS[labels]
+    truth = rng.dirichlet(np.ones(len(names)), size)
+    y = [names[rng.choice(len(names), p=row)] for row in truth]
+    p = [dict(zip(names, row, strict=True)) for row in truth.tolist()]
+    models = dict.fromkeys(NAMES[:n_models], (y, p))
+    return ReliabilityDisplay.from_models(models, multiclass="classwise", level=0.9, ax=ax)
+
+
+def texts_of(display: Any) -> Any:
+    """Return the extents of all texts of panels and of the legend."""
+    found = [area.get_window_extent() for area in display.text_.findobj(TextArea)]
+    for panel in display.panels.values():
+        ax = panel.ax_
+        found += [text.get_window_extent() for text in ax.texts if text.get_text()]
+        shown = [ax.xaxis.label, ax.yaxis.label]
+        for axis in (ax.xaxis, ax.yaxis):
+            shown += [tick.label1 for tick in axis.get_major_ticks() if tick.label1.get_visible()]
+        found += [text.get_window_extent() for text in shown if text.get_text()]
+    return found
+
+
+@pytest.mark.parametrize("size", [*SIZES, "large"])
+@pytest.mark.parametrize("labels", LABELS)
+def test_panels_are_equal_and_hide_nothing(labels: str, size: str) -> None:
+    large = size == "large"
+    axes = plt.figure(figsize=(12, 10), layout="tight").subplots() if large else new_axes(size)
+    display = draw_panels(labels, axes)
+    figure = display.figure_
+    figure.canvas.draw()
+    boxes = [panel.ax_.get_window_extent() for panel in display.panels.values()]
+    assert np.ptp([box.size for box in boxes], axis=0).max() < 0.5
+    if size in ("paper", "plain grid"):  # too small for so many panels
+        return
+    texts = texts_of(display)
+    for one, other in itertools.combinations(texts, 2):
+        assert not overlap(one, other)
+    for box in texts:
+        assert figure.bbox.x0 - 1 <= box.x0
+        assert box.x1 <= figure.bbox.x1 + 1
+        assert figure.bbox.y0 - 1 <= box.y0
+        assert box.y1 <= figure.bbox.y1 + 1
+        assert not any(overlap(box, other) for other in boxes)
+    shown = [panel.ax_.texts[0].get_text() for panel in display.panels.values()]
+    joined = {"".join(words.split()) for words in shown}
+    names = {"".join(name.split()) or "(empty)" for name in display.panels}
+    if size != "grid":  # only that of 300 letters is cut
+        assert len(joined & names) >= len(names) - 1
+
+
+def test_panels_find_their_places_again_in_another_figure_size() -> None:
+    display = draw_panels("short", None)
+    before = [panel.ax_.get_window_extent().width for panel in display.panels.values()]
+    display.figure_.set_size_inches(14, 9)
+    display.figure_.canvas.draw()
+    after = [panel.ax_.get_window_extent().width for panel in display.panels.values()]
+    assert all(new > 1.2 * old for new, old in zip(after, before, strict=True))
+    for one, other in itertools.combinations(texts_of(display), 2):
+        assert not overlap(one, other)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_words_of_panels_contrast_with_the_background(style: str) -> None:
+    with plt.style.context(style):
+        display = draw_panels("short", None)
+    for panel in display.panels.values():
+        colors = [text.get_color() for text in panel.ax_.texts]
+        colors += [line.get_color() for line in panel.lines_]
+        for color in colors:
+            assert contrast(np.array(to_rgb(color)), background(panel.ax_)) >= 3.0
+
+
+def test_all_panels_have_one_range() -> None:
+    display = draw_panels("many", None)
+    limits = {(panel.ax_.get_xlim(), panel.ax_.get_ylim()) for panel in display.panels.values()}
+    assert len(limits) == 1
+    named = [panel.ax_ for panel in display.panels.values()]
+    assert [bool(ax.get_ylabel()) for ax in named] == [i % 4 == 0 for i in range(12)]
+    assert [bool(ax.get_xlabel()) for ax in named] == [i >= 8 for i in range(12)]
+
+
 # Calibrators --------------------------------------------------------------------------------------
 
 

@@ -10,10 +10,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.offsetbox import TextArea
+from river import datasets, naive_bayes
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 import streamcal
 from streamcal.metrics import CORP
@@ -262,7 +265,7 @@ def test_labels_as_river_and_scikit_learn_know_them() -> None:
         (([0, 1, 2], [0.5, 0.5, 0.5]), {}, "`y_true` must hold at most two labels, got 3"),
         (([[0, 1]], [0.5, 0.5]), {}, "`y_true` must be one-dimensional"),
         ((["a", "b"], [0.5, 0.5]), {}, "`pos_val` must be one of the labels"),
-        (([2, 3], [0.5, 0.5]), {}, r"`pos_val` must be one of the labels \[2, 3\], got True"),
+        (([2, 3], [0.5, 0.5]), {}, "`pos_val` must be one of the labels, such as 2, got True"),
         ((Y, P), {"level": 1.5}, r"`level` must lie in \(0, 1\) or None, got 1.5"),
         ((Y, P), {"n_resamples": 0}, "`n_resamples` must be a positive int, got 0"),
         ((Y, P), {"scoring": "auc"}, "`scoring` must be one of 'brier', 'log', got 'auc'"),
@@ -292,3 +295,196 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.Monkey
 def test_matplotlib_is_imported_when_something_is_drawn() -> None:
     code = "import sys, streamcal.plot; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# More than two labels -----------------------------------------------------------------------------
+
+
+def answers(n: int = 400, n_labels: int = 3, seed: int = 0) -> tuple[list[str], list[Any]]:
+    """Return labels, and probabilities that are too extreme; every tenth lacks a label."""
+    rng = np.random.default_rng(seed)
+    names = [f"label {k}" for k in range(n_labels)]
+    truth = rng.dirichlet(np.linspace(3.0, 0.5, n_labels), n)
+    y = [names[rng.choice(n_labels, p=row)] for row in truth]
+    told = truth**2 / (truth**2).sum(axis=1, keepdims=True)
+    p = [dict(zip(names, row, strict=True)) for row in told.tolist()]
+    for each in p[::10]:
+        each.pop(names[0])
+    return y, p
+
+
+def same_curves(ours: Any, theirs: Any) -> bool:
+    pairs = zip(ours.curves, theirs.curves, strict=True)
+    return all(
+        one.decomposition == other.decomposition
+        and one.n_samples == other.n_samples
+        and (one.band is None) == (other.band is None)
+        and (one.band is None or np.array_equal(one.band, other.band))
+        for one, other in pairs
+    )
+
+
+def test_the_top_label_is_the_one_with_the_greatest_probability() -> None:
+    y, p = answers()
+    top = [max(each, key=each.__getitem__) for each in p]
+    right = [label == each for label, each in zip(y, top, strict=True)]
+    expected = ReliabilityDisplay.from_predictions(right, [max(each.values()) for each in p])
+    asked: list[dict[str, Any]] = [{}, {"multiclass": "top-label"}, {"pos_val": None}]
+    for options in asked:
+        display = ReliabilityDisplay.from_predictions(y, p, **options)
+        assert same_curves(display, expected)
+        assert display.ax_.get_xlabel() == "Probability of the predicted label"
+        assert not display.panels
+    models = ReliabilityDisplay.from_models(
+        {"a": (y, p), "b": (y, p)}, level=0.9, band="consistency", method="resampling"
+    )
+    assert all(same_curves(ReliabilityDisplay([curve]), expected) for curve in models.curves)
+
+
+def test_each_label_has_a_panel() -> None:
+    y, p = answers()
+    display = ReliabilityDisplay.from_predictions(y, p, multiclass="classwise", name="model")
+    assert list(display.panels) == sorted(set(y), key=lambda label: -y.count(label))
+    for label, panel in display.panels.items():
+        expected = ReliabilityDisplay.from_predictions(
+            [each == label for each in y], [each.get(label, 0.0) for each in p]
+        )
+        assert same_curves(panel, expected)
+        shown = " ".join(text.get_text() for text in panel.ax_.texts)
+        assert label in shown
+        share = float(shown.removeprefix(label).partition("%")[0])
+        assert share == pytest.approx(100 * y.count(label) / len(y), abs=0.5)
+        assert f"MCB {panel.curves[0].decomposition.mcb:.4f}" in shown
+    assert len(display.curves) == len(display.lines_) == len(display.bands_) == len(display.panels)
+    assert {"model", "90% consistency band"} <= set(words(display))
+    assert words(display).count("model") == 1
+    drawn(display)
+
+
+def test_probabilities_of_labels_may_be_dicts_or_columns() -> None:
+    y, p = answers()
+    frame = pd.DataFrame(p).fillna(0.0)
+    expected = ReliabilityDisplay.from_predictions(y, p)
+    table = pa.Table.from_pandas(frame)
+    for columns in (frame, table, {name: frame[name].to_numpy() for name in frame}, tuple(p)):
+        assert same_curves(ReliabilityDisplay.from_predictions(y, columns), expected)
+    one = ReliabilityDisplay.from_predictions(y, frame, pos_val="label 1")
+    assert same_curves(
+        one,
+        ReliabilityDisplay.from_predictions([each == "label 1" for each in y], frame["label 1"]),
+    )
+    late = ReliabilityDisplay.from_predictions(["label 0", *y], [{}, *p])  # nothing was predicted
+    assert same_curves(late, expected)
+
+
+def test_integers_are_labels_but_true_is_none() -> None:
+    names, p = answers()
+    y = [int(name[-1]) for name in names]
+    p = [{int(name[-1]): value for name, value in each.items()} for each in p]
+    top = ReliabilityDisplay.from_predictions(names, answers()[1])
+    assert same_curves(ReliabilityDisplay.from_predictions(y, p), top)
+    one = ReliabilityDisplay.from_predictions(y, p, pos_val=1)
+    assert one.curves[0].decomposition.unc == pytest.approx(np.var(np.equal(y, 1)))
+
+
+def test_at_most_twelve_labels_are_drawn_and_the_rest_is_stated() -> None:
+    y, p = answers(600, 15)
+    display = ReliabilityDisplay.from_predictions(
+        y, p, multiclass="classwise", level=None, scoring="log"
+    )
+    assert len(display.panels) == 12
+    rest = sum(label not in display.panels for label in y) / len(y)
+    assert 0.0 < rest < 0.1
+    note = f"The 12 most frequent of 15 labels; the other 3 have {100 * rest:.1f} % of the samples."
+    assert note in words(display)
+    least = min(y.count(label) for label in display.panels)
+    assert all(y.count(label) <= least for label in set(y) - set(display.panels))
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "options", "error", "message"),
+    [
+        (
+            Y,
+            P,
+            {"multiclass": "classwise"},
+            ValueError,
+            "`y_prob` must hold a probability for each",
+        ),
+        (Y, P, {"pos_val": None}, ValueError, "`y_prob` must hold a probability for each label"),
+        (
+            Y,
+            P,
+            {"multiclass": "all"},
+            ValueError,
+            "`multiclass` must be one of 'top-label', 'class",
+        ),
+        (
+            ["a"],
+            [{"a": 1.0}],
+            {"multiclass": "top-label", "pos_val": "a"},
+            ValueError,
+            "`pos_val` must be left out where `multiclass` is given, got 'a'",
+        ),
+        (["a", "b"], [{"a": 1.0}], {}, ValueError, "`y_true` must have one label per prediction"),
+        (["a"], {"a": [0.5, 0.5]}, {}, ValueError, "`y_true` must have one label per prediction"),
+        (["a"], [{"a": 1.5}], {"pos_val": "a"}, ValueError, "`y_prob` must be a probability"),
+        (["a"], [{"a": np.nan}], {"pos_val": "a"}, ValueError, "`y_prob` must be"),
+        (["a", None], [{"a": 0.5}] * 2, {}, ValueError, "`y_true` must hold labels, got None"),
+        ([1, 2], [{"a": 0.5, "b": 0.5}] * 2, {}, ValueError, "`y_true` must hold labels that"),
+        (["a", "b"], [{"a": 0.5}, 0.5], {}, TypeError, "`y_prob` must hold only dicts, got 0.5"),
+        (["a"], np.ones((1, 3)), {}, ValueError, "`y_prob` must name the labels of its columns"),
+        (["a"], [[0.5, 0.5]], {}, ValueError, r"its columns, .* got an array of shape \(1, 2\)"),
+        ([0, 1, 2], [0.5] * 3, {}, ValueError, "got 3: for more, `y_prob` is a list of dicts, or"),
+        (["a"], [{}], {"multiclass": "top-label"}, ValueError, "must hold at least one prediction"),
+        (
+            ["a", "b", "c"],
+            [{"a": 0.5, "b": 0.25, "c": 0.25}] * 3,
+            {"pos_val": "d"},
+            ValueError,
+            r"`pos_val` must be one of the labels \['a', 'b', 'c'\], got 'd'",
+        ),
+    ],
+)
+def test_bad_answers(y: Any, p: Any, options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        ReliabilityDisplay.from_predictions(y, p, **options)
+    assert not plt.get_fignums()
+
+
+def test_a_river_model_of_seven_labels_is_drawn() -> None:
+    def model() -> Any:
+        return streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
+
+    twin, y, raw, p = model(), [], [], []
+    for x, label in datasets.ImageSegments().take(500):
+        served = twin.serve_one(x)
+        if served.raw:
+            y.append(label)
+            raw.append(served.raw)
+            p.append(served.calibrated)
+        twin.learn_one(x, label, served=served)
+    for multiclass in (None, "classwise"):
+        display = ReliabilityDisplay.from_estimator(
+            model(), datasets.ImageSegments().take(500), multiclass=multiclass
+        )
+        models = {"GaussianNB": (y, raw), "calibrated": (y, p)}
+        expected = ReliabilityDisplay.from_models(models, multiclass=multiclass)
+        assert same_curves(display, expected)
+        assert len(display.panels) == (7 if multiclass else 0)
+        assert {"GaussianNB", "calibrated"} <= set(words(display))
+    single = ReliabilityDisplay.from_estimator(
+        model(), datasets.ImageSegments().take(500), pos_val="sky"
+    )
+    assert single.curves[1].decomposition == display.panels["sky"].curves[1].decomposition
+
+
+def test_a_scikit_learn_model_of_three_labels_is_drawn() -> None:
+    y, p = answers()
+    X = pd.DataFrame(p).fillna(0.0).to_numpy()
+    model = LogisticRegression().fit(X, y)
+    columns = dict(zip(model.classes_.tolist(), model.predict_proba(X).T, strict=True))
+    display = ReliabilityDisplay.from_estimator(model, X, y)
+    assert same_curves(display, ReliabilityDisplay.from_predictions(y, columns))
+    display = ReliabilityDisplay.from_estimator(model, X, y, multiclass="classwise")
+    assert set(display.panels) == set(y)

@@ -33,7 +33,7 @@ SOURCES = MODULES + KERNELS
 
 # A module may import from its own layer and from the layers before it.
 LAYERS = [
-    {"_extras", "_frames", "_lazy", "_processes", "_validation"},
+    {"_advice", "_extras", "_frames", "_lazy", "_processes", "_validation"},
     {"losses"},
     {"kernels"},
     {"_locked", "_state", "_whole"},
@@ -340,7 +340,8 @@ def test_the_answers_of_the_guide_name_what_is_there() -> None:
     files = [f"/{path}" for path in tree.stdout.splitlines()]
     for named in re.findall(r"`([\w./]+\.(?:pyx?|md|json))`", table):
         assert any(path.endswith(f"/{named}") for path in files), f"there is no {named}"
-    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in SOURCES}
+    known = (*SOURCES, *(ROOT / "docs").glob("*.py"))
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in known}
     found = re.findall(r"^\| .*? \| (.*?) \| ", guide, re.MULTILINE)
     given = re.findall(r"((?:`\w+`(?:, | and | or )?)+) in `([\w./]+\.pyx?)`", "\n".join(found))
     assert len(given) > 15

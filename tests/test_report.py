@@ -41,12 +41,13 @@ from streamcal.durable.keys import name_of
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import Timeline
-from streamcal.metrics import CORP, ECE, multicalibration_error
+from streamcal.metrics import CORP, ECE, BrierScore, multicalibration_error
 from streamcal.metrics.log_loss import log_losses
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import learner_sections, page, run_sections, watch
 from streamcal.report.content import Report, Section, Table, thin
 from streamcal.report.key_sections import Keys, of_keys
+from streamcal.report.label_sections import Answers, of_labels, verdict_of_labels
 from streamcal.report.prometheus import exposition
 from streamcal.report.segment_sections import (
     Segments,
@@ -710,6 +711,171 @@ def test_a_report_of_a_table(table: Any, ending: str) -> None:
     html = out.read_text()
     assert "1,200 rows with a label" in html
     assert len(html) < 3e6
+
+
+# Several labels -----------------------------------------------------------------------------------
+
+
+ANIMALS = ("cat", HOSTILE, "a label with a long name of several words")
+COLUMNS = "p_cat=cat,p 2=" + HOSTILE + ",p 3=" + ANIMALS[2]
+
+
+@pytest.fixture
+def animals(tmp_path: Path) -> Any:
+    """A table with three labels; the probability of the second is wrong. One row has no label."""
+    path = tmp_path / "animals.csv"
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([2.0, 1.0, 1.0], 2000)
+    y = [ANIMALS[rng.choice(3, p=row)] for row in truth]
+    told = np.column_stack([truth[:, 0], truth[:, 1] ** 1.5, truth[:, 2]])
+    pq.write_table(
+        pa.table(
+            {
+                **dict(zip(("p_cat", "p 2", "p 3"), told.T, strict=True)),
+                "animal": y,
+                "at": np.arange(2000)[::-1] * 3600.0,
+            }
+        ),
+        path.with_suffix(".parquet"),
+    )
+    lines = [
+        ",".join([*map(repr, row), label, str(float(3600 * (1999 - i)))])
+        for i, (row, label) in enumerate(zip(told.tolist(), y, strict=True))
+    ]
+    path.write_text("\n".join(["p_cat,p 2,p 3,animal,at", *lines, "0.5,0.25,0.25,,0", ""]))
+    return path
+
+
+def answers_in(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    for line in path.read_text().splitlines()[1:-1]:
+        *p, label, _ = line.split(",")
+        yield label, dict(zip(ANIMALS, map(float, p), strict=True))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
+    animals: Path, ending: str
+) -> None:
+    top, each = ECE(multiclass="top-label"), ECE(multiclass="classwise")
+    parts, accuracy, brier = CORP(multiclass="top-label"), metrics.Accuracy(), BrierScore()
+    losses = []
+    for y, p in answers_in(animals):
+        for metric in (top, each, parts, brier):
+            metric.update(y, p)
+        accuracy.update(y, max(p, key=p.__getitem__))
+        losses.append(-math.log(p[y]))
+    given = Given(label="animal", prob=COLUMNS)
+    report = open_subject(animals.with_suffix(f".{ending}"), given).report()
+    scores, reliability, labels, over_time = report.sections
+    found = {(row[0], row[1]): row[2:] for row in scores.tables[0].rows}
+    name = "predicted label"
+    assert found["Accuracy", name][0] == pytest.approx(accuracy.get())
+    assert found["Brier score", name] == pytest.approx(tuple(parts.split()))
+    assert found["ECE", name][0] == pytest.approx(top.get())
+    assert found["ECE", "each label"][0] == pytest.approx(each.get())
+    assert found["log loss", "all labels"][0] == pytest.approx(np.mean(losses))
+    assert found["Brier score", "all labels"][0] == pytest.approx(brier.get())
+    assert {row[0]: row[4] for row in labels.tables[0].rows} == pytest.approx(each.by_label)
+    errors = [row[4] for row in labels.tables[0].rows]
+    assert errors == sorted(errors, reverse=True)
+    assert labels.tables[0].rows[0][0] == HOSTILE
+    assert set(labels.charts[0].choices) == set(ANIMALS)
+    assert len(reliability.charts) == 2
+    assert [series.name for series in over_time.charts[1].series] == ["all labels"]
+    first, predicted, wrong = report.verdict
+    assert first.startswith(
+        f"The predicted label is right in {100 * accuracy.get():.0f} % of 2,000"
+    )
+    assert predicted.startswith("The probability of the predicted label ")
+    assert wrong.startswith(
+        f"1 of 3 labels is miscalibrated, {HOSTILE}: its probability is too low"
+    )
+    assert dict(report.facts)["Labels"] == "animal"
+    assert HOSTILE not in page.render(report)
+    text = exposition(report.metrics)
+    assert 'streamcal_log_loss_sum_total{column="all labels"}' in text
+    assert "streamcal_labels_total 2000.0" in text
+
+
+def test_the_predicted_label_is_drawn(animals: Path) -> None:
+    out = animals.with_suffix(".png")
+    result = run("plot", animals, "--prob", COLUMNS, "--label", "animal", "--out", out, "--json")
+    assert json.loads(result.stderr)["drawn"] == 2000
+    assert out.stat().st_size > 10_000
+    decided = run("decide", animals, "--prob", "p_cat,p 2", "--out", "-", status=1)
+    assert (
+        "`decide` takes one column of probabilities; `report`, `watch`, `check`" in decided.stderr
+    )
+
+
+def test_several_labels_have_times(animals: Path) -> None:
+    given = Given(label="animal", prob=COLUMNS, time="at")
+    report = open_subject(animals, given).report()
+    assert all(chart.x == "time" for chart in report.sections[-1].charts)
+    assert dict(report.facts)["Times"] == "at"
+
+
+def test_calibrated_labels_and_single_rows() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.dirichlet([2.0, 1.0, 1.0], 2000)
+    y = (rng.random((2000, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    answers = Answers(("a", "b", "c"), truth, y, 1.0 + np.arange(2000))
+    assert verdict_of_labels(answers)[-1].startswith("No label by itself shows clear")
+    many = rng.dirichlet(np.ones(300), 400)
+    names = tuple(map(str, range(300)))
+    _, _, labels, _ = of_labels(Answers(names, many, many.argmax(axis=1), 1.0 + np.arange(400)))
+    assert "Of 300 labels, the 200 worst are shown" in labels.text
+    assert len(labels.charts[0].choices) == 12
+    for n in (1, 2):
+        few = Answers(("a", "b"), np.full((n, 2), 0.5), np.zeros(n, np.int64), 1.0 + np.arange(n))
+        report = Report("few", "here", tuple(of_labels(few)), verdict_of_labels(few))
+        assert page.render(report)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_of_several_labels_fits(browser: Any, animals: Path, width: int) -> None:
+    out = animals.with_suffix(".html")
+    result = run("report", animals, "--prob", COLUMNS, "--label", "animal", "--out", out)
+    assert "The predicted label is right in" in result.stderr
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(CUT) == []
+        assert tab.inner_text("#label-reliability label").startswith("Label")
+        choices = tab.locator("#label-reliability option").all_inner_texts()
+        assert sorted(choices) == sorted(ANIMALS)
+
+
+@pytest.mark.parametrize("command", ["report", "watch"])
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--prob", COLUMNS], 2, "is not a store, and a table needs --label"),
+        (["--prob", "a,,b", "--label", "animal"], 2, "--prob must be a column, or columns as in"),
+        (["--prob", "p_cat,p_cat=b", "--label", "animal"], 2, "each column and each label once"),
+        (
+            ["--prob", "p 2,p 3", "--label", "animal", "--score", "p_cat"],
+            2,
+            "--score does not go with several columns of --prob, here p 2, p 3",
+        ),
+        (["--prob", "p 2,p 3", "--label", "animal", "--key", "at"], 2, "--key does not go with"),
+        (["--prob", "p 2,p 3", "--label", "animal", "--segment", "at"], 2, "--segment does not go"),
+        (["--prob", "p_cat,no", "--label", "animal"], 1, "has no column `no`"),
+        (
+            ["--prob", "p_cat=cat,p 2=dog", "--label", "animal"],
+            1,
+            "`animal` must be one of the labels of --prob, cat, dog, got",
+        ),
+    ],
+)
+def test_what_is_wrong_with_several_labels(
+    animals: Path, command: str, options: Any, status: int, message: str
+) -> None:
+    result = run(command, animals, *options, status=status)
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+# Segments of tables -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -155,8 +155,8 @@ def test_each_of_many_commits_is_read_again(path: Path) -> None:
     ("change", "error", "message"),
     [
         ({"states": {1: mark(1)}}, TypeError, "`states` must have str for keys, got 1"),
-        ({"states": {"a": 3}}, TypeError, "`data` must be bytes, got int"),
-        ({"states": {"a": None}}, TypeError, "`data` must be bytes, got NoneType"),
+        ({"states": {"a": 3}}, TypeError, "`states` must hold learners.*, got 3 for 'a'"),
+        ({"states": {"a": None}}, TypeError, "`states` must hold learners.*, got None for 'a'"),
         ({"states": {"a": b"else"}}, ValueError, "must be what `to_bytes` wrote"),
         ({"states": {"a": bytearray(mark(1)[:-1])}}, ValueError, "checksum is wrong"),
         ({"states": {"\ud800": mark(1)}}, ValueError, "surrogates"),

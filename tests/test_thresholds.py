@@ -288,12 +288,15 @@ def test_kinds_of_labels(dtype: Any) -> None:
         assert optimal_thresholds([1, 2, 3], labels).risk == 0.0
 
 
+OUT = " such samples out"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (([], []), "`scores` must hold at least one sample, got none"),
-        (([1, np.nan], [1, 2]), "`scores` must be finite, got nan at position 1"),
-        (([1, np.inf], [1, 2]), "`scores` must be finite, got inf at position 1"),
+        (([1, np.nan], [1, 2]), "`scores` must be finite, got nan at position 1; leave" + OUT),
+        (([1, np.inf], [1, 2]), "`scores` must be finite, got inf at position 1; leave" + OUT),
         (([1, 2], [1, 2, 3]), "`y` must have one value per score (2), got 3"),
         (([1, 2], [0, 1]), "`y` must be ints from 1 to 32767, got 0 at position 0"),
         (([1, 2], [1, 3], 2), "`y` must be ints from 1 to 2, got 3 at position 1"),

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._advice import shown
 from streamcal._lazy import homes_of
 from streamcal._state.checks import Arrays, Fields, are_fixed, as_list, as_name, require, state_of
 from streamcal._state.format import (
@@ -224,10 +225,22 @@ def _head_of(learner: Stateful) -> bytes:
     written = _WRITTEN.get(key)
     if written is not None:
         return written[0]
-    head = head_of(kind_of(kind), {name: pack(value) for name, value in parameters.items()})
+    head = head_of(
+        kind_of(kind), {name: _pack_parameter(name, value) for name, value in parameters.items()}
+    )
     if are_fixed(values) and len(head) <= _LONGEST_HEAD:
         _keep(_WRITTEN, key, (head, values))
     return head
+
+
+def _pack_parameter(name: str, value: Any) -> Any:
+    try:
+        return pack(value)
+    except TypeError:
+        raise TypeError(
+            f"`{name}` must be a number, text, a label, a loss or a learner of this library for"
+            f" `to_bytes`, got {shown(value)}; pickle the object instead"
+        ) from None
 
 
 def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
@@ -355,7 +368,7 @@ def pack(value: Any) -> Any:
         return {"function": getattr(value, "__qualname__", type(value).__qualname__)}
     raise TypeError(
         "a value in a state must be a number, text, a label or a loss, got a"
-        f" {type(value).__name__}: {value!r}"
+        f" {type(value).__name__}: {shown(value)}"
     )
 
 

@@ -1,6 +1,7 @@
 """The base class of calibrators of a one-dimensional score."""
 
 import copy
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,10 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._advice import did_you_mean, shown
 from streamcal._frames import like_given
 from streamcal._state import Stateful
 from streamcal._state.clone import Cloned
-from streamcal._validation import as_score, as_vector, as_weight, as_weights, check_same_length
+from streamcal._validation import (
+    as_score,
+    as_vector,
+    as_weight,
+    as_weights,
+    check_order,
+    check_same_length,
+)
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
@@ -65,6 +74,7 @@ class Calibrator(Stateful, Cloned, ABC):
     array([0.5, 1. , 1. ])
     """
 
+    _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
     is_joint: ClassVar[bool] = False
@@ -388,6 +398,8 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return scores, labels and weights as equally long float64 vectors, or raise."""
         score_vector = self._check_scores(scores)
         labels = self._check_labels(y)
+        if scores is not score_vector and self._learns_shares:
+            check_order(scores, score_vector, labels)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
 
@@ -395,6 +407,33 @@ class Calibrator(Stateful, Cloned, ABC):
 def is_calibrator(value: object) -> TypeGuard[Calibrator]:
     """Return whether a value is a `Calibrator`, which maps scores of one label."""
     return isinstance(value, Calibrator)
+
+
+_ALIASES = {"sigmoid": "Platt", "logistic": "Platt", "hedge": "Hedged", "binning": "Histogram"}
+
+
+def show_calibrator(value: Any, where: str = "") -> str:
+    """Return what stands in the place of a calibrator, where, and what to write instead.
+
+    Examples
+    --------
+    >>> show_calibrator("isotonic")
+    "'isotonic'; did you mean IsotonicCalibrator()?"
+    >>> show_calibrator(Calibrator)
+    'the class Calibrator without brackets: write Calibrator()'
+    """
+    if isinstance(value, list | tuple):
+        return f"{shown(value)}{where}; HedgedCalibrator(calibrators) mixes several"
+    if not isinstance(value, str):
+        return shown(value, Calibrator, where)
+    from streamcal import calibration
+
+    names = [
+        name.removesuffix("Calibrator") for name in calibration.__all__ if name != "Calibrator"
+    ]
+    stem = re.sub("(?i)[ _-]*(calibrator|calibration|scaling|regression)$", "", value)
+    hint = did_you_mean(stem, names, _ALIASES, mark="").replace("?", "Calibrator()?")
+    return f"{value!r}{where}{hint}"
 
 
 def check_calibrator(
@@ -413,9 +452,9 @@ def check_calibrator(
         Whether it must accept the labels 0 and 1.
     """
     if not isinstance(calibrator, Calibrator):
-        raise TypeError(f"`{name}` must be a Calibrator or None, got {calibrator!r}")
+        raise TypeError(f"`{name}` must be a Calibrator or None, got {show_calibrator(calibrator)}")
     if calibrator.fields and not fields:
-        raise TypeError(f"`{name}` must be a map of scores alone, got {calibrator!r}")
+        raise TypeError(f"`{name}` must be a map of scores alone, got {shown(calibrator)}")
     if binary:
         check_binary(calibrator, name)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import SMALLEST, as_number, as_weight
-from streamcal.calibration.base import Calibrator, check_binary
+from streamcal.calibration.base import Calibrator, check_binary, is_calibrator, show_calibrator
 
 
 def names_of(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
@@ -37,18 +37,22 @@ def _defaults(cls: type) -> dict[str, Any]:
 def as_list(calibrators: Any) -> list[Calibrator]:
     """Return the prototypes of calibrators, or raise."""
     if not isinstance(calibrators, Sequence):  # `clone` can't copy an iterator
-        raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {calibrators!r}")
+        got = show_calibrator(calibrators)
+        hint = "; put it into a list" if is_calibrator(calibrators) else ""
+        raise TypeError(f"`calibrators` must be a sequence of Calibrators, got {got}{hint}")
     checked = list(calibrators)
     if not checked:
         raise ValueError("`calibrators` must hold at least one Calibrator, got none")
     for at, calibrator in enumerate(checked):
         if not isinstance(calibrator, Calibrator):
             raise TypeError(
-                f"`calibrators` must hold Calibrators, got {calibrator!r} at position {at}"
+                "`calibrators` must hold Calibrators, got"
+                f" {show_calibrator(calibrator, f' at position {at}')}"
             )
         if calibrator.fields:
             raise TypeError(
-                f"`calibrators` must be maps of scores alone, got {calibrator!r} at position {at}"
+                "`calibrators` must be maps of scores alone, got"
+                f" {show_calibrator(calibrator, f' at position {at}')}"
             )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked

@@ -140,6 +140,7 @@ class IsotonicCalibrator(Calibrator):
         self.interpolation = interpolation
         self.max_scores = max_scores
         self._loss = get_mean(loss)
+        self._learns_shares = str(self._loss.y_range) == "[0, 1]"
         self._statistics, means = statistics_of(self._loss)
         # In the usual case the statistic is the label, and the value the mean.
         self._plain_labels = self._statistics.are_labels

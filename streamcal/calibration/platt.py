@@ -51,7 +51,7 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     earlier labels in each bin of Platt's predictions. On any stream of n labels, the mean Brier
     score with m bins is at most that of the best constant for each bin in hindsight, plus about
     m (1 + ln n) / n. This does not say that the predictions are calibrated: after 1,000 zeros and
-    then 1,000 ones in a bin, they were running means, .155 on average, while half of the labels
+    then 1,000 ones in a bin, they were running means, 0.155 on average, while half of the labels
     were ones. Each bin starts with Platt's prediction as one sample. A map with bins need not
     increase with the score. Some tens of bins are usual.
 

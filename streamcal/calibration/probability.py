@@ -36,6 +36,8 @@ MOST_BINS = 1_000_000
 class ProbabilityCalibrator(Calibrator):
     """A calibrator of probabilities: scores in [0, 1], labels 0 and 1 or a share between them."""
 
+    _learns_shares = True
+
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         labels = as_vector(y, "y", finite=False)
         _LOSS.check_labels(labels)

@@ -355,7 +355,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """Return the values of the fields, or raise if there are none."""
         if x is None:
             listed = ", ".join(map(repr, self.fields))
-            raise TypeError(f"`x` must have the values of the fields {listed}, got None")
+            hint = f"; pass x={{{self.fields[0]!r}: …}}"
+            raise TypeError(f"`x` must have the values of the fields {listed}, got None{hint}")
         return x
 
     def _predict_base(self, p: float) -> float:

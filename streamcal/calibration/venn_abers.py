@@ -184,6 +184,8 @@ class VennAbersCalibrator(Calibrator):
         self.merge(other)
         return self
 
+    _learns_shares = True
+
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         return self._isotonic._check_labels(y)
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import streamcal
 from streamcal.cli import calibrate, check, decide, demo, plot, report, thresholds, watch
@@ -18,6 +18,20 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except EOFError as error:
             raise failure(ended_early(error), 1) from error
+
+
+class _Command(TyperCommand):
+    """A command; an error about an argument that is missing says what to write."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # of the click inside Typer, which has no public name
+            missing: Any = getattr(error, "param", None)
+            if type(error).__name__ == "MissingParameter" and missing is not None:
+                name = missing.opts[0] if missing.param_type_name == "option" else ""
+                error.message = f"Write {name} {missing.metavar}: {missing.help}"  # type: ignore[attr-defined]
+            raise
 
 
 app = typer.Typer(
@@ -54,4 +68,4 @@ for _command, _lines in (
     (watch.watch, watch.EXAMPLES),
     (demo.demo, demo.EXAMPLES),
 ):
-    app.command(epilog=_examples(_lines))(_command)
+    app.command(cls=_Command, epilog=_examples(_lines))(_command)

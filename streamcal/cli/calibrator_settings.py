@@ -104,7 +104,9 @@ class Settings:
                     f"--{option} needs --calibrator {' or '.join(fits)}, got {self.calibrator}"
                 )
         if self.loss is not None:
-            check_choice(self.loss, "loss", LOSSES)
+            from streamcal.losses.names import aliases_of
+
+            check_choice(self.loss, "loss", LOSSES, aliases_of(LOSSES))
         made: calibration.Calibrator = kind.class_of(calibration)(**given)
         if segment is None:
             return made

@@ -8,9 +8,9 @@ import typer
 
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_exists
+from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
 from streamcal.cli.options import (
     COLUMNS,
-    BinaryLabelOption,
     FormatOption,
     JsonOption,
     OnError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "streamcal check scores.csv --prob p --label y",
     "streamcal check scores.csv --prob p --label y --key country --alpha 0.01",
+    "streamcal check scores.csv --prob cat,dog,bird --label animal",
 )
 ALARM = 3
 """The exit status if there is an alarm."""
@@ -35,16 +36,30 @@ ALARM = 3
 
 def check(
     table: TableArgument,
-    prob: Annotated[str, column_option("The probability of the label 1.", "--prob")],
-    label: BinaryLabelOption,
+    prob: Annotated[
+        str,
+        column_option(
+            "The probability of the label 1; or the columns of several labels, as in a,b,c or"
+            " p_a=a,p_b=b: each is tested.",
+            "--prob",
+        ),
+    ],
+    label: Annotated[
+        str,
+        column_option(
+            "The true label: 0 and 1, true and false; the name of a label if --prob has several"
+            " columns. Empty: unknown.",
+            "--label",
+        ),
+    ],
     key: Annotated[
         str | None, column_option("Test each value of this column by itself.", "--key")
     ] = None,
     alpha: Annotated[
         float,
         typer.Option(
-            help="The greatest chance of a false alarm; with --key, the greatest expected share of"
-            " false ones among the keys that are named.",
+            help="The greatest chance of a false alarm; with --key or several labels, the greatest"
+            " expected share of false ones among those that are named.",
             rich_help_panel=COLUMNS,
         ),
     ] = 0.05,
@@ -68,20 +83,28 @@ def check(
         summary = Summary(quiet=quiet, as_json=json)
         kind = format_of(table, given=file_format)
         CalibrationTest(alpha)
-    reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+        labels = columns_of_labels(prob)
+        check_alone(labels, key=key)
+    if labels is None:
+        reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+    else:
+        reader = RowReader(reader_columns(labels, label), on_error)
     with data_errors(table), summary:
         standard_output()  # raises now if it is closed, not after all the work
-        tests = _tests(table, kind, reader, key, alpha, quiet)
-        alarms = _alarms(tests, alpha, by_key=key is not None)
+        names = None if labels is None else list(labels.values())
+        tests = _tests(table, kind, reader, key, names, alpha, quiet)
+        alarms = _alarms(tests, alpha, alone=key is None and labels is None)
+        what = "the probability of" if key is None else key
         for name in alarms:
-            typer.echo(_in_words(tests[name], prob if name is None else f"{key} {name}"))
-        n_rows = sum(test.n_samples for test in tests.values())
+            typer.echo(_in_words(tests[name], prob if name is None else f"{what} {name}"))
+        counts = [test.n_samples for test in tests.values()]
+        n_rows = sum(counts) if labels is None else counts[0]
         summary.add_skipped(reader)
         values: dict[str, Any] = {
             "rows": n_rows,
             "alarms": [None if name is None else str(name) for name in alarms],
         }
-        if key is None:
+        if key is None and labels is None:
             (test,) = tests.values()
             values |= {"log_e_value": test.log_e_value, "p_value": test.p_value}
             summary.add(
@@ -90,19 +113,26 @@ def check(
                 **values,
             )
         else:
+            kinds = "keys" if labels is None else "labels"
             summary.add(
-                f"{count_rows(n_rows)}, {len(tests):,} keys, {len(alarms):,} of them wrong",
+                f"{count_rows(n_rows)}, {len(tests):,} {kinds}, {len(alarms):,} of them wrong",
                 **values,
-                keys=len(tests),
+                **{kinds: len(tests)},
             )
     if alarms:
         raise typer.Exit(ALARM)
 
 
 def _tests(
-    table: Path, kind: str, reader: RowReader, key: str | None, alpha: float, quiet: bool
+    table: Path,
+    kind: str,
+    reader: RowReader,
+    key: str | None,
+    labels: list[str] | None,
+    alpha: float,
+    quiet: bool,
 ) -> "dict[Any, CalibrationTest]":
-    """Return the test of each key after all labelled rows."""
+    """Return the test of each key, or of each of several labels, after all labelled rows."""
     from streamcal.monitoring import CalibrationTest
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table
@@ -114,7 +144,16 @@ def _tests(
         progress(source, "testing", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
-            p, y = rows.values
+            *columns, y = rows.values
+            if labels is not None:
+                known = ~np.isnan(y)
+                for place, (name, p) in enumerate(zip(labels, columns, strict=True)):
+                    if known.any():
+                        test = tests.setdefault(name, CalibrationTest(alpha))
+                        test.update_many(y[known] == place, p[known])
+                show()
+                continue
+            (p,) = columns
             for name, at in group_rows(rows, key).items():
                 known = ~np.isnan(y[at])
                 if known.any():
@@ -126,13 +165,13 @@ def _tests(
     return tests
 
 
-def _alarms(tests: "dict[Any, CalibrationTest]", alpha: float, *, by_key: bool) -> list[Any]:
-    """Return the keys with an alarm, the clearest first."""
+def _alarms(tests: "dict[Any, CalibrationTest]", alpha: float, *, alone: bool) -> list[Any]:
+    """Return the keys or labels with an alarm, the clearest first."""
     from streamcal.monitoring import e_bh
 
-    if by_key:
-        return e_bh({name: test.log_e_value for name, test in tests.items()}, alpha)
-    return [name for name, test in tests.items() if test.rejected]
+    if alone:
+        return [name for name, test in tests.items() if test.rejected]
+    return e_bh({name: test.log_e_value for name, test in tests.items()}, alpha)
 
 
 def _in_words(test: "CalibrationTest", name: str) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streamcal.cli.console import count_rows, data_errors, usage_errors
 from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
+from streamcal.cli.label_columns import one_column
 from streamcal.cli.options import (
     FormatOption,
     JsonOption,
@@ -86,7 +87,8 @@ def decide(
     second = _DecisionWriter(RowReader(columns, on_error))
 
     def table_again() -> "Reader":
-        return open_table(table, reader.names, new_column=new_column, format=kind)
+        with one_column("decide", prob):
+            return open_table(table, reader.names, new_column=new_column, format=kind)
 
     with data_errors(table, output, lambda: second.n_written), summary:
         with table_again() as source:

@@ -5,7 +5,7 @@ calibrators get the same predictions in the same order, as from a `streamcal.Cal
 so a row compares only calibrators. There is no randomness and no download.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,10 @@ from streamcal.tables.output import write_file
 from streamcal.wrappers.classifier import CalibratedClassifier
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
+
+    from streamcal.plot import ReliabilityDisplay
 
 STREAMS = (datasets.Phishing, datasets.Bananas, datasets.Shuttle)
 MODELS: dict[str, type[base.Classifier]] = {
@@ -42,6 +45,7 @@ CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
     "default": HedgedCalibrator,
 }
 CALIBRATIONS = ("raw", *CALIBRATORS)
+_DRAWN = ("raw", "default")
 PICTURE = "reliability.png"
 SCORES = "scores.csv"
 SCORED = ("Phishing", "LogisticRegression")
@@ -168,24 +172,60 @@ def cells_of(row: Row, left: str, right: str) -> list[str]:
 
 
 def draw(runs: list[_StreamRun], path: Path) -> Path:
-    """Draw for each stream the most improved model, before and after, in one picture."""
+    """Draw for each stream the most improved model, before and after, above one table."""
     from matplotlib.figure import Figure
 
-    from streamcal.plot import ReliabilityDisplay
+    from streamcal.plot._panels import draw_panels
 
     best: dict[str, _StreamRun] = {}
     for each in runs:
         shown = best.setdefault(each.row.stream, each)
         if _improvement(each.row) > _improvement(shown.row):
             best[each.row.stream] = each
-    figure = Figure(figsize=(5.2 * len(best), 5.8), layout="constrained", dpi=120)
-    parts = figure.subfigures(1, len(best), squeeze=False)[0]
-    for part, each in zip(parts, best.values(), strict=True):
-        models = {name: (each.y, p) for name, p in each.served.items()}
-        part.suptitle(f"{each.row.stream}, {each.row.model}")
-        ReliabilityDisplay.from_models(models, ax=part.subplots())
+    figure = Figure(figsize=(4.4 * len(best), 7.2), layout="constrained", dpi=120)
+    above, below = figure.subplots(2, 1, height_ratios=(5.4, 1.8))
+    diagrams = [_diagram(each) for each in best.values()]
+    titles = [(each.row.stream, each.row.model) for each in best.values()]
+    draw_panels(above, diagrams, titles, n_columns=len(best))
+    _draw_table(below, diagrams, titles)
     save(figure, path)
     return path
+
+
+def _diagram(run: _StreamRun) -> "ReliabilityDisplay":
+    """Return the curves of a model without and with the default calibrator, with their bands."""
+    from streamcal.plot import ReliabilityDisplay
+    from streamcal.plot.reliability_curve import band_finder, find_bands, fit_curves
+
+    models: dict[str | None, Any] = {name: (run.y, run.served[name]) for name in _DRAWN}
+    level = 0.9
+    find = band_finder("consistency", "asymptotic", level, n_resamples=1, seed=0)
+    curves = fit_curves(models, "brier", find_bands(models, find))
+    return ReliabilityDisplay(curves, level=level, band="consistency")
+
+
+def _draw_table(
+    ax: "Axes", diagrams: "Sequence[ReliabilityDisplay]", titles: Sequence[tuple[str, str]]
+) -> None:
+    """Draw the Brier scores of all curves and their parts, and what these are."""
+    cells = [
+        (*title, curve.name, *(f"{part:.4f}" for part in curve.decomposition))
+        for title, diagram in zip(titles, diagrams, strict=True)
+        for curve in diagram.curves
+    ]
+    header = ("stream", "model", "curve", "Brier", "= MCB", "\N{MINUS SIGN} DSC", "+ UNC")
+    ax.set_axis_off()
+    form: Any = {"cellLoc": "left", "colLoc": "left", "bbox": (0.1, 0.0, 0.8, 0.9)}
+    made = ax.table(cells, colLabels=header, edges="horizontal", **form)
+    made.auto_set_font_size(False)
+    made.set_fontsize(9.0)
+    for cell in made.get_celld().values():
+        cell.set(linewidth=0.3)
+    ax.set_title(
+        "MCB, the miscalibration, is what the best recalibration would gain; DSC, the"
+        " discrimination, tells labels apart.",
+        fontsize=9.0,
+    )
 
 
 def _improvement(row: Row) -> float:

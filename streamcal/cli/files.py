@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamcal.tables.output import Output
 
+# gzip, zip (and so .xlsx), Zstandard, xz, bzip2
+_COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh")
 _DRAWABLE = (".png", ".pdf", ".svg")
 
 
@@ -22,6 +24,18 @@ def check_exists(*tables: Path) -> None:
             raise ValueError(f"{table} is a folder, not a file")
         if not table.exists():
             raise ValueError(f"there is no file {table}")
+        check_not_compressed(table)
+
+
+def check_not_compressed(table: Path) -> None:
+    """Raise ``ValueError`` if a file begins as a compressed one does."""
+    from streamcal.durable.files import beginning_of
+    from streamcal.tables.open import about_compressed
+
+    if table.is_file() and os.access(table, os.R_OK):
+        head = beginning_of(table)
+        if any(head.startswith(beginning) for beginning in _COMPRESSED):
+            raise ValueError(f"{table} is compressed: {about_compressed(table)}")
 
 
 def check_can_be_read_again(path: Path) -> None:

@@ -137,20 +137,24 @@ SourceArgument = Annotated[
 ]
 KnownScoreOption = Annotated[
     str | None,
-    column_option("The model's score before calibration. Not needed for a store.", "--score"),
+    column_option(
+        "The model's score before calibration. Not needed for a store, or several labels.",
+        "--score",
+    ),
 ]
 KnownLabelOption = Annotated[
     str | None,
     column_option(
-        "The true label: 0 and 1, true and false. Empty: unknown. Not needed for a store.",
+        "The true label: 0 and 1, true and false; the name of a label if --prob has several"
+        " columns. Empty: unknown. Not needed for a store.",
         "--label",
     ),
 ]
 KnownProbOption = Annotated[
     str | None,
     column_option(
-        "The calibrated probability of the label 1; `calibrated` if it is not given. Not needed for"
-        " a store.",
+        "The calibrated probability of the label 1; `calibrated` if it is not given. Or the columns"
+        " of several labels, as in a,b,c or p_a=a,p_b=b. Not needed for a store.",
         "--prob",
     ),
 ]

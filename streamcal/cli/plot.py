@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
+from streamcal.cli.label_columns import columns_of_labels, reader_columns
 from streamcal.cli.options import (
-    BinaryLabelOption,
     FormatOption,
     JsonOption,
     OnError,
@@ -27,15 +27,27 @@ from streamcal.cli.summary import Summary
 EXAMPLES = (
     "streamcal plot scores.csv --prob p --label y",
     "streamcal plot c.csv --prob p --prob calibrated --label y --out reliability.png",
+    "streamcal plot animals.csv --prob cat,dog,bird --label animal",
 )
 
 
 def plot(
     table: TableArgument,
     prob: Annotated[
-        list[str], column_option("A probability of the label 1; give it once for each curve.")
+        list[str],
+        column_option(
+            "A probability of the label 1; give it once for each curve. Or the columns of several"
+            " labels, as in a,b,c or p_a=a,p_b=b: how often the predicted label is right."
+        ),
     ],
-    label: BinaryLabelOption,
+    label: Annotated[
+        str,
+        column_option(
+            "The true label: 0 and 1, true and false; the name of a label if --prob has several"
+            " columns. Empty: unknown.",
+            "--label",
+        ),
+    ],
     out: Annotated[Path, out_option("IMAGE", "The picture (png, pdf, svg).")] = Path(
         "reliability.png"
     ),
@@ -53,18 +65,26 @@ def plot(
     with usage_errors():
         check_files(table, picture=out)
         summary = Summary(quiet=quiet, as_json=json)
+        labels_of = columns_of_labels(names[0]) if len(names) == 1 else None
     from streamcal.tables.base import TableError
     from streamcal.tables.open import format_of
 
     with usage_errors():
         kind = format_of(table, given=file_format)
-    reader = RowReader([*map(probability_column, names), binary_label_column(label)], on_error)
+    if labels_of is None:
+        columns = [*map(probability_column, names), binary_label_column(label)]
+    else:
+        columns = reader_columns(labels_of, label)
+    reader = RowReader(columns, on_error)
     with data_errors(table), summary:
         sample = read_sample(table, kind, reader, hidden=quiet)
         if not sample.n_rows:
             raise TableError("has no labelled rows: there is nothing to draw")
         summary.add_skipped(reader)
         *curves, labels = sample.rows().T
+        if labels_of is not None:
+            draw_top_label(out, list(labels_of.values()), curves, labels, sample.n_rows, summary)
+            return
         named = dict(zip(names, curves, strict=True))
         draw_reliability(out, labels, named, sample.n_rows, summary)
 
@@ -106,7 +126,33 @@ def draw_reliability(
         else:
             models = {name: (happened, values) for name, values in curves.items()}
             ReliabilityDisplay.from_models(models, ax=ax)
+    _add_drawn(summary, path, len(labels), n_rows)
+
+
+def draw_top_label(
+    path: Path,
+    names: list[str],
+    columns: list[NDArray[np.float64]],
+    places: NDArray[np.float64],
+    n_rows: int,
+    summary: Summary,
+) -> None:
+    """Draw how often the predicted one of several labels is right.
+
+    ``places`` are those of the true labels in ``names``; ``columns`` have their probabilities.
+    """
+    from streamcal.plot import ReliabilityDisplay
+
+    true = [names[place] for place in places.astype(np.int64).tolist()]
+    probabilities = dict(zip(names, columns, strict=True))
+    with picture(path, 5.6, 6.2) as ax:
+        ReliabilityDisplay.from_predictions(true, probabilities, multiclass="top-label", ax=ax)
+    _add_drawn(summary, path, len(places), n_rows)
+
+
+def _add_drawn(summary: Summary, path: Path, n_drawn: int, n_rows: int) -> None:
+    """Add the picture, and how many of the rows are in it."""
     drawn = count_rows(n_rows)
-    if n_rows > len(labels):
-        drawn = f"a uniform sample of {len(labels):,} of {drawn}"
-    summary.add(f"{path}: drawn from {drawn}", picture=str(path), drawn=len(labels))
+    if n_rows > n_drawn:
+        drawn = f"a uniform sample of {n_drawn:,} of {drawn}"
+    summary.add(f"{path}: drawn from {drawn}", picture=str(path), drawn=n_drawn)

@@ -29,6 +29,7 @@ _WIDTH = 100  # of the verdict in the terminal, in characters
 EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",
     "streamcal report calibrated.csv --score p --label y --segment country --segment device",
+    "streamcal report animals.csv --prob cat,dog,bird --label animal",
     "streamcal report run.db --out report.html",
 )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
+from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
     A_TIME,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streamcal.durable.store import Store
     from streamcal.report.content import Report, Section
     from streamcal.report.key_sections import Keys
+    from streamcal.report.label_sections import Answers
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
     from streamcal.tables.base import Reader
@@ -75,6 +77,15 @@ def open_subject(
         return StoreSubject(source, quiet=quiet)
     from streamcal.tables.open import format_of
 
+    kind = format_of(source, given=given.file_format)
+    labels = None if given.prob is None else columns_of_labels(given.prob)
+    if labels is not None:
+        since, key, segment = given.since, given.key, given.segment
+        check_alone(labels, score=given.score, key=key, segment=segment, since=since)
+        if given.label is None:
+            raise ValueError(f"{source} is not a store, and a table needs --label")
+        answers = _AnswerColumns(given.label, labels, given.time)
+        return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         raise ValueError(f"{source} is not a store, and a table needs --score and --label")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
@@ -86,7 +97,6 @@ def open_subject(
     columns = _ScoredColumns(
         given.score, given.label, prob, given.key, given.segment, given.time, _since(given)
     )
-    kind = format_of(source, given=given.file_format)
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
 
@@ -132,6 +142,47 @@ class _ScoredColumns(NamedTuple):
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
         named |= {"Times": self.time} if self.time is not None else {}
         return tuple(named.items())
+
+    def add_to(
+        self, report: "Report", table: Path, kind: str, on_error: OnError, *, quiet: bool
+    ) -> "Report":
+        """Return a report with all about a table before its own sections."""
+        rows = _read_scored(table, kind, self, on_error, quiet=quiet)
+        return rows.add_to(report, self)
+
+
+class _AnswerColumns(NamedTuple):
+    """The columns of a table with several labels: the true one, the probability of each, time."""
+
+    label: str
+    prob: dict[str, str]
+    time: str | None = None
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The names as facts of a report."""
+        pairs = [
+            name if name == label else f"{name} ({label})" for name, label in self.prob.items()
+        ]
+        named = {"Probabilities": ", ".join(pairs), "Labels": self.label}
+        named |= {"Times": self.time} if self.time is not None else {}
+        return tuple(named.items())
+
+    def add_to(
+        self, report: "Report", table: Path, kind: str, on_error: OnError, *, quiet: bool
+    ) -> "Report":
+        """Return a report with all about a table before its own sections."""
+        from dataclasses import replace
+
+        from streamcal.report.label_sections import metrics_of_labels, of_labels, verdict_of_labels
+
+        answers = _read_answers(table, kind, self, on_error, quiet=quiet)
+        return replace(
+            report,
+            verdict=(*verdict_of_labels(answers), *report.verdict),
+            sections=(*of_labels(answers), *report.sections),
+            metrics=(*metrics_of_labels(answers), *report.metrics),
+        )
 
 
 class _Rows(NamedTuple):
@@ -193,7 +244,7 @@ class TableSubject:
     def __init__(
         self,
         path: Path,
-        columns: _ScoredColumns,
+        columns: _ScoredColumns | _AnswerColumns,
         kind: str,
         on_error: OnError,
         *,
@@ -217,10 +268,9 @@ class TableSubject:
 
         if self.watched:
             check_can_be_read_again(self.path)
-        rows = _read_scored(self.path, self.kind, self.columns, self.on_error, quiet=self.quiet)
         title = f"Calibration of {self.path.name}"
         empty = Report(title, str(self.path), facts=self.columns.facts)
-        return rows.add_to(empty, self.columns)
+        return self.columns.add_to(empty, self.path, self.kind, self.on_error, quiet=self.quiet)
 
 
 class StoreSubject:
@@ -393,6 +443,40 @@ def _read_scored(
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
     )
+
+
+def _read_answers(
+    table: Path, kind: str, columns: _AnswerColumns, on_error: OnError, *, quiet: bool
+) -> "Answers":
+    """Return the labelled rows of a table with probabilities of several labels."""
+    from streamcal.report.label_sections import Answers
+    from streamcal.tables.base import TableError
+    from streamcal.tables.open import open_table
+
+    time = None if columns.time is None else TimeColumn(columns.time, ())
+    read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
+    reader, at = RowReader(read, on_error), len(columns.prob)
+    parts = [np.empty((0, len(read) + 1))]
+    with (
+        open_table(table, reader.names, format=kind) as source,
+        progress(source, "reading", hidden=quiet) as show,
+    ):
+        for rows in reader.iterate(source):
+            part = np.column_stack([*rows.values, rows.numbers])
+            parts.append(part[~np.isnan(part[:, at])])
+            show()
+    numbers = np.concatenate(parts)
+    if not len(numbers):
+        raise TableError("has no labelled rows: there is nothing to report")
+    if not quiet:
+        print_skipped(reader)
+    if time is not None:
+        numbers = numbers[np.argsort(numbers[:, at + 1], kind="stable")]
+    names, codes = tuple(columns.prob.values()), numbers[:, at].astype(np.int64)
+    answers = Answers(names, numbers[:, :at], codes, numbers[:, -1])
+    if time is None:
+        return answers
+    return answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
 
 
 def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:

@@ -73,7 +73,7 @@ class Column:
     is_label: bool = False
     is_probability: bool = False
 
-    def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
         """Return the numbers of all rows of a chunk, and which of them meet the requirements."""
         from streamcal.tables.base import TableError
         from streamcal.tables.numbers import as_numbers
@@ -86,15 +86,13 @@ class Column:
             raise TableError(f"column `{self.name}` {error}") from None
         with np.errstate(all="ignore"):
             checks = [
-                _Check(
-                    self.name, each, each.is_met(values) | (empty & self.is_label), self.is_label
-                )
+                Check(self.name, each, each.is_met(values) | (empty & self.is_label), self.is_label)
                 for each in self.requirements
             ]
         return values.clip(0.0, 1.0) if self.is_probability else values, checks
 
 
-class _Check(NamedTuple):
+class Check(NamedTuple):
     """A requirement of a column, and which rows of a chunk meet it."""
 
     column: str
@@ -114,7 +112,7 @@ class TimeColumn(Column):
         """Whether the times that have been read have a zone."""
         return self._zones == [True]
 
-    def read(self, chunk: "Chunk") -> tuple[Vector, list["_Check"]]:
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
         """Return the times of all rows of a chunk, and which of them are times of one kind."""
         from streamcal.tables.times import as_times
 
@@ -129,7 +127,7 @@ class TimeColumn(Column):
             (f"a time {zone} a zone, as those before", times.has_zone == self.has_zone),
         )
         return times.seconds, [
-            _Check(self.name, Requirement(text, np.isfinite), good, False)
+            Check(self.name, Requirement(text, np.isfinite), good, False)
             for text, good in requirements
         ]
 
@@ -342,7 +340,7 @@ class RowReader:
             raise TableError(self.fault.message)
 
 
-def _faults(chunk: "Chunk", checks: list[_Check], keep: Mask, stop: bool) -> list["Fault"]:
+def _faults(chunk: "Chunk", checks: list[Check], keep: Mask, stop: bool) -> list["Fault"]:
     """Return the bad rows of a chunk in order: malformed ones, and those that are not kept."""
     from streamcal.tables.base import Fault
 

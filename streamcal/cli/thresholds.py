@@ -76,13 +76,14 @@ def thresholds(
     with usage_errors():
         check_files(table, picture=plot)
         summary = Summary(quiet=quiet, as_json=json)
+    from streamcal.losses.names import aliases_of
     from streamcal.ordinal import optimal_thresholds
     from streamcal.tables.open import format_of
     from streamcal.tables.output import standard_output
 
     with usage_errors():
         kind = format_of(table, given=file_format)
-        check_choice(loss, "loss", LOSSES)
+        check_choice(loss, "loss", LOSSES, aliases_of(LOSSES))
         names: Any = {"loss": loss, "method": method}  # or the next line raises
         optimal_thresholds([0.0, 1.0], [1, 2], n_labels, **names)
     columns = [score_column(score), ordinal_label_column(label, n_labels), weight_column(weight)]

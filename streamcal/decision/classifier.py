@@ -29,7 +29,7 @@ from streamcal._validation import (
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
-from streamcal.wrappers.checks import as_probabilities_of_labels, check_served
+from streamcal.wrappers.checks import as_probabilities_of_labels, check_classifier, check_served
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal.wrappers.snapshot import ModelSnapshot
 
@@ -84,7 +84,8 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         half_life: float | None = None,
         pos_val: bool | int | str = True,
     ) -> None:
-        if not hasattr(classifier, "predict_proba_one"):
+        if not hasattr(last_step(classifier), "predict_proba_one"):
+            check_classifier(classifier)  # it says what to write instead
             raise TypeError(f"`classifier` must be a river classifier, got {name_of(classifier)}")
         if history not in _HISTORIES:
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")

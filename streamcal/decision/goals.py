@@ -14,6 +14,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from streamcal._advice import did_you_mean, shown
 from streamcal._validation import as_within
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.decision.metric import ROUNDING, Metric, ZeroDivision
@@ -372,7 +373,10 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
 
     if isinstance(metric, river_metrics.base.Metric):
         return _metric_of_river(metric)
-    raise TypeError(f"`metric` must be a name, a Metric or a river metric, got {metric!r}")
+    raise TypeError(
+        "`metric` must be a name, a Metric or a river metric, got"
+        f" {shown(metric, (Metric, river_metrics.base.Metric))}"
+    )
 
 
 def as_parameter(metric: Any) -> Any:
@@ -380,10 +384,21 @@ def as_parameter(metric: Any) -> Any:
     return metric if isinstance(metric, str) else get_metric(metric)
 
 
+_ALIASES = {
+    "fscore": "f1",
+    "fmeasure": "f1",
+    "iou": "jaccard",
+    "matthews": "mcc",
+    "acc": "accuracy",
+}
+"""Other words for metrics, for suggestions only."""
+
+
 @cache
 def _metric_of_name(name: str) -> Metric:
     if name not in _NAMES:
-        raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {name!r}")
+        hint = did_you_mean(name, _NAMES, _ALIASES)
+        raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {name!r}{hint}")
     return _NAMES[name]()
 
 

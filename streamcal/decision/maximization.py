@@ -20,7 +20,7 @@ plug-in             anything; the metric of expected counts, no certificate     
 ==================  ==========================================================  ==================
 
 All but the last give a bound on their error. All of the curve is needed: it may have several local
-maxima (F1 with the probabilities .99 and nine times .27 has them at k = 1 and k = 10).
+maxima (F1 with the probabilities 0.99 and nine times 0.27 has them at k = 1 and k = 10).
 
 References
 ----------

@@ -54,9 +54,9 @@ class StoreConnection:
         """Take the lock, make the file if it is missing, and connect."""
         self.file = follow_link(self.path)
         if not self.file.parent.is_dir():
-            raise StoreError(f"{self.path} can't be opened: there is no such folder")
+            raise StoreError(f"{self.path} can't be opened: there is no such folder; make it first")
         if self.file.is_dir():
-            raise StoreError(f"{self.path} can't be opened: it is a folder")
+            raise StoreError(f"{self.path} can't be opened: it is a folder; name a file in it")
         check_application(self.file)
         if not self.read_only:
             self._lock = take_lock(self.file)

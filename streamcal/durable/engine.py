@@ -14,14 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._advice import shown
 from streamcal._validation import check_count
-from streamcal.calibration.base import Calibrator, is_calibrator
+from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.durable.errors import StoreError
 from streamcal.durable.events import Events, reader_of
 from streamcal.durable.keyed import KeyedCalibrator, Vector
 from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
-from streamcal.durable.store import Store
+from streamcal.durable.store import Store, show_store
 
 SOURCE, SINK = "source", "sink"  # the names of their tokens among the notes
 
@@ -185,9 +186,11 @@ def run(
     check_count(batch_size, "batch_size")
     read = None if callable(getattr(source, "read_batch", None)) else reader_of(source)
     if not callable(sink):
-        raise TypeError(f"`sink` must be callable, got {sink!r}")
+        raise TypeError(
+            f"`sink` must be callable, got {shown(sink)}; pass a function of (offset, predictions)"
+        )
     if not isinstance(store, Store | None):
-        raise TypeError(f"`store` must be a Store or None, got {store!r}")
+        raise TypeError(f"`store` must be a Store or None, got {show_store(store)}")
     if join is not None and not isinstance(join, LabelJoin):
         raise TypeError(f"`join` must be a LabelJoin or None, got {join!r}")
     if store is not None:
@@ -355,7 +358,10 @@ def _as_keyed(calibrator: Any, store: Store | None) -> KeyedCalibrator:
     if is_calibrator(calibrator):
         return KeyedCalibrator(partial(copy.deepcopy, calibrator), store=store)
     if not isinstance(calibrator, KeyedCalibrator):
-        raise TypeError(f"`calibrator` must be a Calibrator or KeyedCalibrator, got {calibrator!r}")
+        raise TypeError(
+            "`calibrator` must be a Calibrator or KeyedCalibrator, got"
+            f" {show_calibrator(calibrator)}"
+        )
     if calibrator.store is not store:
         raise ValueError("`calibrator` must have been made with this `store`")
     return calibrator

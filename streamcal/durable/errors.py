@@ -18,7 +18,7 @@ class StoreError(ValueError):
     ...     Store("no/such/folder/run.db")
     ... except StoreError as error:
     ...     print(error)
-    no/such/folder/run.db can't be opened: there is no such folder
+    no/such/folder/run.db can't be opened: there is no such folder; make it first
     """
 
 

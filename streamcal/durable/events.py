@@ -1,6 +1,7 @@
 """The events of `run`: how they are read, checked, predicted and learned."""
 
 import math
+import os
 import re
 import time
 import warnings
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._advice import about_number, shown
 from streamcal._validation import as_vector
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
-from streamcal.durable.keys import name_of
+from streamcal.durable.keys import error_of_key, name_of
 from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
@@ -137,6 +139,16 @@ class EventBatch:
 
 def reader_of(source: Any) -> Callable[[int, int], Any]:
     """Return the function that reads events from an offset on."""
+    if isinstance(source, str | bytes | os.PathLike):
+        raise TypeError(
+            f"`source` must be events, such as [(score, label)], or a function, got {source!r};"
+            " a file is read by the command line: streamcal calibrate x.csv --score p --label y"
+        )
+    if type(source).__name__ == "DataFrame":
+        raise TypeError(
+            "`source` must be events, such as [(score, label)], or a function, got a DataFrame;"
+            " pass list(zip(table['score'], table['label']))"
+        )
     if callable(getattr(source, "read", None)):
         read: Callable[[int, int], Any] = source.read
         return read
@@ -144,9 +156,12 @@ def reader_of(source: Any) -> Callable[[int, int], Any]:
         return lambda at, n: source[at : at + n]
     if callable(source):
         return _Forward(source).read
+    got = type(source).__name__
+    if isinstance(source, Iterator):
+        got += "; pass the function that makes it, which gets the offset, or a list"
     raise TypeError(
         "`source` must have `read(offset, n)`, be a sequence, or be a function that returns the"
-        f" events from an offset on, such as a generator function, got {type(source).__name__}"
+        f" events from an offset on, such as a generator function, got {got}"
     )
 
 
@@ -192,7 +207,8 @@ def _check(
     except (TypeError, ValueError):
         for at, row in enumerate(rows):
             if (fault := _fault_of(row, keyed, join)) is not None:
-                text = re.sub("^`scores`", "`score`", str(fault).removesuffix(" at position 0"))
+                text = re.sub(" at position 0(?=;|$)", "", str(fault))
+                text = re.sub("^`scores`", "`score`", text)
                 raise _kind_of(fault)(f"{where(at)}: {text}") from fault
         raise  # it is about no event
 
@@ -224,7 +240,8 @@ def _check_number(name: str, value: Any) -> None:
         as_vector([value], name, finite=False)
     except (TypeError, ValueError):
         unknown = ", or NaN if it is not known" if name == "y" else ""
-        raise TypeError(f"`{name}` must be a number{unknown}, got {value!r}") from None
+        hint = about_number(value, name)
+        raise TypeError(f"`{name}` must be a number{unknown}, got {shown(value)}{hint}") from None
 
 
 def _check_name(name: str, value: Any) -> None:
@@ -232,15 +249,20 @@ def _check_name(name: str, value: Any) -> None:
     try:
         name_of(value)
     except (TypeError, ValueError) as error:
-        raise _kind_of(error)(str(error).replace("`keys`", f"`{name}`", 1)) from None
+        raise error_of_key(error, name) from None
 
 
 def _as_event(row: Any) -> Event:
     """Return what a source has read as an event."""
     try:
+        if isinstance(row, str | Mapping):
+            raise TypeError
         return Event(*row)
     except TypeError:
-        raise TypeError(f"must be an Event or a tuple like it, got {row!r}") from None
+        hint = "; write Event(**event)" if isinstance(row, Mapping) else ""
+        raise TypeError(
+            f"must be an Event or a tuple like it, such as (score, label), got {shown(row)}{hint}"
+        ) from None
 
 
 def _check_events(

@@ -87,6 +87,17 @@ def _read_head(path: Path, database: Path) -> bytes | None:
             return opened.read(_HEADER)
 
 
+def beginning_of(path: Path) -> bytes:
+    """Return the first bytes of a file; none of a store that this process has open.
+
+    Examples
+    --------
+    >>> beginning_of(Path("pyproject.toml")).startswith(b"SQLite")
+    False
+    """
+    return _read_head(path, path) or b""
+
+
 def beside(path: Path, ending: str) -> Path:
     """Return the file in the same folder whose name has this ending added."""
     return path.with_name(path.name + ending)
@@ -152,13 +163,22 @@ def is_own(path: Path) -> bool:
 
 
 def check_application(path: Path) -> None:
-    """Raise if a file is a database of another application.
+    """Raise if a file is no database, or one of another application.
 
-    SQLite would play a log back into it before it noticed that.
+    SQLite would play a log back into it before it noticed that, and a writer would leave the file
+    of its lock beside it.
     """
     head = _read_head(path, path) if path.is_file() else None
-    if head is not None and head.startswith(_SQLITE) and not _has_application(head):
+    if head is None:
+        return
+    if head.startswith(_SQLITE) and not _has_application(head):
         raise StoreError(f"{path} is no store of states")
+    # Bytes that a loss of power has left are zero, and a log may have the beginning of the file.
+    if any(head) and not head.startswith(_SQLITE) and not beside(path, LOG).exists():
+        raise StoreError(
+            f"{path} is damaged or no store: file is not a database; choose the name of another"
+            " file, which is made if it does not exist"
+        )
 
 
 def _has_application(head: bytes) -> bool:

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
 from streamcal._locked import Locked
-from streamcal._validation import as_vector, as_weights, check_count, check_same_length
-from streamcal.calibration.base import Calibrator, is_calibrator
+from streamcal._validation import as_vector, as_weights, check_count, check_order, check_same_length
+from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
 from streamcal.durable.cache import CalibratorCache, Live
-from streamcal.durable.keys import FEW, Groups, are_plain, group, name_of
-from streamcal.durable.store import Store
+from streamcal.durable.keys import FEW, Groups, are_plain, error_of_key, group, name_of
+from streamcal.durable.store import Store, show_store
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.one_by_one import OneByOne
 from streamcal.notebook.card import card
@@ -132,9 +132,11 @@ class KeyedCalibrator(Locked):
         check_count(max_live, "max_live", optional=True)
         check_count(expire_after, "expire_after", optional=True)
         if not callable(calibrator) and not is_calibrator(calibrator):
-            raise TypeError(f"`calibrator` must be a Calibrator or make one, got {calibrator!r}")
+            raise TypeError(
+                f"`calibrator` must be a Calibrator or make one, got {show_calibrator(calibrator)}"
+            )
         if store is not None and not isinstance(store, Store):
-            raise TypeError(f"`store` must be a Store or None, got {store!r}")
+            raise TypeError(f"`store` must be a Store or None, got {show_store(store)}")
         self.calibrator = calibrator
         self.max_live = max_live
         self.store = store
@@ -293,7 +295,8 @@ class KeyedCalibrator(Locked):
             return {}
         if x is None:
             listed = ", ".join(map(repr, self.fields))
-            raise TypeError(f"`x` must have the values of the fields {listed}, got None")
+            hint = f"; pass x={{{self.fields[0]!r}: …}}"
+            raise TypeError(f"`x` must have the values of the fields {listed}, got None{hint}")
         return {"x": x}
 
     def learn_many(
@@ -349,11 +352,16 @@ class KeyedCalibrator(Locked):
         vector = np.array(as_vector(scores, "scores"))
         labels = np.array(as_vector(y, "y", finite=False))
         weights = np.array(as_weights(w, len(vector)))
+        if self._fresh._learns_shares:
+            check_order(scores, vector, labels)
         check_same_length(labels, len(vector), "y")
         if not hasattr(keys, "__len__") or isinstance(keys, set | frozenset | Mapping):
             raise TypeError(f"`keys` must be a sequence, got {type(keys).__name__}")
         if len(keys) != len(vector):
-            raise ValueError(f"`keys` must have one per score ({len(vector)}), got {len(keys)}")
+            hint = f"; put a single key into a list, [{keys!r}]" if isinstance(keys, str) else ""
+            raise ValueError(
+                f"`keys` must have one per score ({len(vector)}), got {len(keys)}{hint}"
+            )
         vector = self._fresh._check_known(vector, labels, weights)
         read = self.read_fields(x, len(vector))
         groups = group(keys)
@@ -440,15 +448,24 @@ class KeyedCalibrator(Locked):
 
     def _find_or_fresh(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one that must not learn."""
-        calibrator = self._cache.find(key)
+        calibrator = self._find(key)
         return self._fresh if calibrator is None else calibrator
 
     def _find_or_make(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one for it."""
-        calibrator = self._cache.find(key)
-        if calibrator is None:
-            name_of(key)  # or it raises
-            return self._make()
+        calibrator = self._find(key)
+        return self._make() if calibrator is None else calibrator
+
+    def _find(self, key: Hashable) -> Calibrator | None:
+        """Return the calibrator of a key, None if it has none; raise unless it can be a key."""
+        try:
+            calibrator = self._cache.find(key)
+            if calibrator is None:
+                name_of(key)  # or it raises
+        except (TypeError, ValueError) as error:
+            if (fault := error_of_key(error)) is error:
+                raise
+            raise fault from None
         return calibrator
 
     # Store ----------------------------------------------------------------------------------------

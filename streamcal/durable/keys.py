@@ -134,6 +134,22 @@ def hash_of(name: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
+def error_of_key(error: Exception, name: str = "key") -> Exception:
+    """Return an error about keys as one about an argument that is one key; others as they are.
+
+    Examples
+    --------
+    >>> error_of_key(not_a_key([1]))
+    TypeError('`key` must be a string, number, boolean, None or tuple, got [1]')
+    """
+    if type(error) not in (TypeError, ValueError) or not str(error).startswith("`keys`"):
+        return error
+    many, one = "strings, numbers, booleans, None or tuples", "a string, number, boolean, None"
+    text = str(error).replace("`keys`", f"`{name}`", 1).replace(many, f"{one} or tuple", 1)
+    text = text.replace("equal to themselves", "equal to itself")
+    return type(error)(text)
+
+
 def not_a_key(key: Any) -> TypeError:
     """Return the error for a value that is not a key."""
     return TypeError(f"`keys` must be strings, numbers, booleans, None or tuples, got {key!r}")

@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
+from streamcal._advice import shown
 from streamcal._state import DIGEST, Stateful, check, require, restore
 from streamcal._validation import MOST_COUNT
 from streamcal.durable._journal import Journal, JournalIndex, Part, digest_after, state_after
@@ -157,6 +158,8 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"`path` must be the name of a file, got {shown(path)}")
         self.path = Path(path)
         self.read_only = read_only
         self._connection = StoreConnection(self.path, read_only)
@@ -522,6 +525,11 @@ class Store:
             raise StoreError(f"{self.path} was opened to be read only")
         if isinstance(forget, str):
             raise TypeError(f"`forget` must be keys, not one, got {forget!r}")
+        if not hasattr(states, "items"):
+            raise TypeError(
+                "`states` must be a mapping of keys to learners, such as {'all': calibrator}, got"
+                f" {shown(states)}"
+            )
         with self._mutex:
             self._settle()
             head = self._head._replace(
@@ -591,6 +599,19 @@ class Store:
             yield database
 
 
+def show_store(value: Any) -> str:
+    """Return what stands in the place of a store, and what to write instead.
+
+    Examples
+    --------
+    >>> show_store("run.db")
+    "'run.db'; open the file with Store('run.db')"
+    """
+    if isinstance(value, str | os.PathLike):
+        return f"{value!r}; open the file with Store({str(value)!r})"
+    return shown(value, Store)
+
+
 def _as_bytes(key: Any, state: Any) -> bytes:
     """Return what is to be kept under a key, or raise."""
     if not isinstance(key, str):
@@ -600,8 +621,14 @@ def _as_bytes(key: Any, state: Any) -> bytes:
         raise ValueError(f"`states` must have keys that do not begin with {JOURNAL!r}, got {key!r}")
     if isinstance(state, Stateful):
         return state.to_bytes()
-    check(state)
-    return bytes(state)
+    if not isinstance(state, bytes | bytearray | memoryview):
+        raise TypeError(
+            "`states` must hold learners, such as calibrators, or what their `to_bytes` returned,"
+            f" got {shown(state, Stateful, f' for {key!r}')}"
+        )
+    data = bytes(state)
+    check(data)
+    return data
 
 
 def _as_offset(offset: Any) -> int:

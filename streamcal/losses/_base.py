@@ -92,7 +92,8 @@ class Loss(ABC):
         >>> losses.Log().check_labels([0, 1, 2])
         Traceback (most recent call last):
         ...
-        ValueError: `y` must lie in [0, 1] for the log loss, got 2.0 at position 2
+        ValueError: `y` must lie in [0, 1] for the log loss, got 2.0 at position 2; write 1 for \
+the positive label, and 0 for others
         """
         label: object = y
         if isinstance(label, (float, int)) and label in self.y_range:
@@ -104,8 +105,20 @@ class Loss(ABC):
         where = f" at position {at}" if labels.ndim else ""
         raise ValueError(
             f"`{argument}` must lie in {self.y_range} for the {self.name} loss,"
-            f" got {labels.flat[at]}{where}"
+            f" got {labels.flat[at]}{where}{_about_label(float(labels.flat[at]), self)}"
         )
+
+
+def _about_label(y: float, loss: Loss) -> str:
+    """Return what to do with a label outside the range of a loss."""
+    if y != y:
+        return "; leave out samples without a label"
+    if isinstance(loss.y_range, TwoPoint):
+        low, high = loss.y_range.low, loss.y_range.high
+        return f"; write {high:g} for the positive label, and {low:g} for the other"
+    if str(loss.y_range) == "[0, 1]":
+        return "; write 1 for the positive label, and 0 for others"
+    return ""
 
 
 class MeanLoss(Loss):

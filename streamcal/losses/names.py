@@ -1,7 +1,9 @@
 """Losses by their names."""
 
+from collections.abc import Collection
 from typing import Any, Literal, TypeVar
 
+from streamcal._advice import did_you_mean, shown
 from streamcal.losses._base import Loss, MeanLoss
 from streamcal.losses._convex import Absolute, Expectile, Huber, LogCosh, Lp, Pinball, PseudoHuber
 from streamcal.losses._mean import (
@@ -77,7 +79,7 @@ def get(loss: str | Loss) -> Loss:
     ...
     ValueError: `loss` must be one of 'squared', 'log', 'poisson', 'gamma', 'tweedie', \
 'logistic', 'exponential', 'linex', 'absolute', 'pinball', 'expectile', 'huber', 'pseudo-huber', \
-'log-cosh', 'lp' or a Loss, got 'brier'
+'log-cosh', 'lp' or a Loss, got 'brier'; did you mean 'squared'?
     """
     return loss if isinstance(loss, Loss) else _find(loss, _BY_NAME, "Loss")
 
@@ -132,11 +134,34 @@ TaskLoss, got 'log'
     return loss if isinstance(loss, TaskLoss) else _find(loss, _TASK_BY_NAME, "TaskLoss")
 
 
+_ALIASES = {
+    "mse": "squared",
+    "brier": "squared",
+    "logloss": "log",
+    "crossentropy": "log",
+    "quantile": "pinball",
+    "mae": "absolute",
+}
+"""Other words for losses, for suggestions only."""
+
+
+def aliases_of(names: Collection[str]) -> dict[str, str]:
+    """Return other words for some of the losses, for `did_you_mean`.
+
+    Examples
+    --------
+    >>> aliases_of(["log"])
+    {'logloss': 'log', 'crossentropy': 'log'}
+    """
+    return {word: name for word, name in _ALIASES.items() if name in names}
+
+
 def _find(name: Any, losses: dict[str, _AnyLoss], kind: str) -> _AnyLoss:
     """Return the loss of a name, or raise."""
     if not isinstance(name, str):
-        raise TypeError(f"`loss` must be a name or a {kind}, got {name!r}")
+        wanted = Loss if kind == "Loss" else TaskLoss
+        raise TypeError(f"`loss` must be a name or a {kind}, got {shown(name, wanted)}")
     if name not in losses:
-        names = ", ".join(map(repr, losses))
-        raise ValueError(f"`loss` must be one of {names} or a {kind}, got {name!r}")
+        names, hint = ", ".join(map(repr, losses)), did_you_mean(name, losses, aliases_of(losses))
+        raise ValueError(f"`loss` must be one of {names} or a {kind}, got {name!r}{hint}")
     return losses[name]

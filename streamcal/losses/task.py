@@ -24,7 +24,7 @@ from streamcal.losses._base import set_parameter
 # Sums of costs times weights stay finite: weights are at most 1e60, samples at most 2**53.
 _MOST_COST = 1e100
 _MOST_COST_OF_A_RANK = 1e95  # labels are at most 32,766 ranks apart
-# Second differences of tables like .1, .2, .3 are 0 up to rounding.
+# Second differences of tables like 0.1, 0.2, 0.3 are 0 up to rounding.
 _ROUNDING = 1e-12
 LABELS_OF_SMALL_TABLES = 500  # their costs take two megabytes
 

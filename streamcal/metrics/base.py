@@ -1,7 +1,8 @@
 """The base class of metrics of probabilities, and the conversion of predictions."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,11 +13,16 @@ from streamcal._validation import (
     as_probability,
     as_vector,
     as_weight,
+    check_beside,
+    check_choice,
     check_label,
     check_no_mask,
     check_same_length,
     is_missing,
 )
+
+Multiclass = Literal["top-label", "classwise"]
+MULTICLASS: tuple[Multiclass, ...] = get_args(Multiclass)
 
 
 class ProbabilityErrorMetric(Cloned, ClassificationMetric):
@@ -62,8 +68,11 @@ class ProbabilityMetric(ProbabilityErrorMetric):
         Raises
         ------
         ValueError
-            If the label is None or NaN, a probability not in [0, 1], or `w` not positive; nothing
+            If the label is None or NaN, or can't be one beside ``pos_val`` (0.7 beside True: the
+            arguments are swapped), a probability not in [0, 1], or `w` not positive; nothing
             changes.
+        TypeError
+            If an argument is an array, or no number; nothing changes.
         """
         check_label(y_true, "y_true")  # a missing one would count as negative
         if not is_no_prediction(y_pred):
@@ -93,6 +102,30 @@ def is_no_prediction(y_pred: Any) -> bool:
     return y_pred is None or (isinstance(y_pred, dict) and not y_pred)
 
 
+def as_class_events(
+    y_true: Any, y_pred: Any, labels: Iterable[Any]
+) -> dict[Any, tuple[float, bool]]:
+    """Return for each label its probability, and whether it is the true one.
+
+    The labels are those of the prediction, the true one and ``labels``.
+
+    Examples
+    --------
+    >>> as_class_events("b", {"a": 0.25, "b": 0.75}, ["c"])
+    {'a': (0.25, False), 'b': (0.75, True), 'c': (0.0, False)}
+    """
+    if not isinstance(y_pred, dict):
+        raise TypeError(f"`y_pred` must be a dict for `multiclass='classwise'`, got {y_pred!r}")
+    if all(isinstance(label, str) != isinstance(y_true, str) for label in y_pred):
+        raise ValueError(
+            f"`y_true` must be a label as those of `y_pred`, {list(y_pred)}, got {y_true!r}"
+        )
+    return {
+        label: (as_probability(y_pred.get(label, 0.0), "y_pred"), bool(label == y_true))
+        for label in dict.fromkeys([*y_pred, y_true, *labels])
+    }
+
+
 def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     """Return the probability given to an event, and whether the event happened.
 
@@ -111,28 +144,47 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
             pos_val = max(y_pred, key=y_pred.__getitem__)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
-                check_label_kind(label, pos_val)
+                check_beside(label, pos_val)
         p = y_pred.get(pos_val, 0.0)
     elif pos_val is None:
-        raise TypeError(f"`y_pred` must be a dict where `pos_val` is None, got {y_pred!r}")
+        raise TypeError(f"`y_pred` must be a dict for the top label, got {y_pred!r}")
     else:
         p = y_pred
-    check_label_kind(y_true, pos_val)
+    check_beside(y_true, pos_val)
     return as_probability(p, "y_pred"), bool(y_true == pos_val)
 
 
-def check_label_kind(label: Any, pos_val: Any) -> None:
-    """Raise if just one of them is a str: every sample would silently count as negative."""
-    if isinstance(label, str) != isinstance(pos_val, str):
-        raise ValueError(f"`pos_val` must be one of the labels, such as {label!r}, got {pos_val!r}")
+def check_multiclass(
+    multiclass: Multiclass | None, pos_val: Any, choices: tuple[Multiclass, ...] = MULTICLASS
+) -> None:
+    """Raise if it is no way to see several labels, or if there is a positive label, too.
+
+    Examples
+    --------
+    >>> check_multiclass("classwise", "ham")
+    Traceback (most recent call last):
+        ...
+    ValueError: `pos_val` must be left out where `multiclass` is given, got 'ham'
+    """
+    if multiclass is None:
+        return
+    check_choice(multiclass, "multiclass", choices)
+    if pos_val is not True:
+        raise ValueError(f"`pos_val` must be left out where `multiclass` is given, got {pos_val!r}")
 
 
 def as_events(
-    y_true: ArrayLike, y_prob: ArrayLike, pos_val: Any
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    pos_val: Any,
+    advice: str = "",
+    *,
+    without_label: str = "leave such rows out",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return whether labels are the positive one (0.0 or 1.0), and its probabilities, or raise.
 
-    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample.
+    Arrays of shape ``(n_samples,)``; at most two labels, at least one sample. ``advice`` says what
+    to do if there are more labels, ``without_label`` what to do about rows that lack one.
     """
     p = as_vector(y_prob, "y_prob")
     if not len(p):
@@ -145,11 +197,13 @@ def as_events(
     distinct = set(labels.tolist()) if labels.dtype.kind == "O" else set(np.unique(labels).tolist())
     for label in distinct:
         if is_missing(label):
-            raise ValueError(f"`y_true` must hold labels, got {label}: leave such rows out")
+            raise ValueError(f"`y_true` must hold labels, got {label}: {without_label}")
     if len(distinct) > 2:
-        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}")
+        fractions = any(isinstance(label, float) and label % 1.0 for label in distinct)
+        hint = "; labels come first, then predictions" if fractions else advice
+        raise ValueError(f"`y_true` must hold at most two labels, got {len(distinct)}{hint}")
     for label in distinct:
-        check_label_kind(label, pos_val)
+        check_beside(label, pos_val)
     if len(distinct) == 2 and pos_val not in distinct:
         listed = sorted(distinct, key=str)
         raise ValueError(f"`pos_val` must be one of the labels {listed}, got {pos_val!r}")

@@ -27,7 +27,7 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import ProbabilityMetric, as_event
+from streamcal.metrics.base import ProbabilityMetric, as_event, check_multiclass
 
 Scoring = Literal["brier", "log"]
 SCORES: tuple[Scoring, ...] = get_args(Scoring)
@@ -54,13 +54,18 @@ class CORP(ProbabilityMetric, BinaryMetric):
         infinite until it is reverted, and `dsc` and `unc` stay finite. (The command line and the
         report clip such predictions, as river's ``LogLoss`` does.)
     pos_val
-        The positive label. None: the label with the greatest probability, to score the
-        "confidence" of multiclass predictions.
+        The positive label. None means ``multiclass="top-label"``.
+    multiclass
+        For predictions of more than two labels, which are dicts. ``"top-label"``: the probability
+        of the predicted label, the one with the greatest, against whether it is right [2]_. None:
+        the label ``pos_val``.
 
     References
     ----------
     .. [1] Dimitriadis, T., Gneiting, T. and Jordan, A. I. (2021). Stable reliability diagrams for
        probabilistic classifiers. PNAS 118(8), equations 1 and 2.
+    .. [2] Gupta, C. and Ramdas, A. (2022). Top-label calibration and multiclass-to-binary
+       reductions. ICLR.
 
     Examples
     --------
@@ -78,10 +83,17 @@ class CORP(ProbabilityMetric, BinaryMetric):
     array([0.25, 1.  ])
     """
 
-    def __init__(self, scoring: Scoring = "brier", pos_val: Any = True) -> None:
+    def __init__(
+        self,
+        scoring: Scoring = "brier",
+        pos_val: Any = True,
+        multiclass: Literal["top-label"] | None = None,
+    ) -> None:
         check_choice(scoring, "scoring", SCORES)
+        check_multiclass(multiclass, pos_val, ("top-label",))
         self.scoring = scoring
         self.pos_val = pos_val
+        self.multiclass = multiclass
         # Without a prior its values are means for any loss; this loss has the range [0, 1].
         self._calibrator = IsotonicCalibrator(loss="log", prior=0.0)
         self._weight = ExactSum()
@@ -185,12 +197,12 @@ class CORP(ProbabilityMetric, BinaryMetric):
         return decompose(self.staircase(), self._mean_score(), self.scoring)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
+        p, happened = as_event(y_true, y_pred, None if self.multiclass else self.pos_val)
         steps = self._calibrator._learn_steps(p, float(happened), w)
         self._count(steps, p, happened, w, 1)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
+        p, happened = as_event(y_true, y_pred, None if self.multiclass else self.pos_val)
         steps = self._calibrator._unlearn_steps(p, float(happened), w)
         if not self._count(steps, p, happened, w, -1):
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")

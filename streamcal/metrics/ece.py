@@ -2,13 +2,23 @@
 
 import struct
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable
+from functools import partial
 from typing import Any, Literal
 
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice, check_count
+from streamcal._whole import Step, do_all
 from streamcal.metrics._exact_sum import ExactSum
-from streamcal.metrics.base import ProbabilityMetric, as_event
+from streamcal.metrics.base import (
+    Multiclass,
+    ProbabilityMetric,
+    as_class_events,
+    as_event,
+    check_multiclass,
+)
 
 _TOP = 1 << 64  # above every bit pattern of a float
 
@@ -33,13 +43,18 @@ class ECE(ProbabilityMetric, BinaryMetric):
         to the bin that contains the middle of its weight, so equal predictions share a bin. `get`
         costs O(m log m) for m distinct predictions.
     pos_val
-        The positive label. None: the label with the greatest probability, to score the
-        "confidence" of multiclass predictions, as Guo et al. do.
+        The positive label. None means ``multiclass="top-label"``.
     max_scores
         Bounds the memory of ``"mass"``: up to this many distinct predictions the value is exact.
         If there are more, predictions that agree in their leading bits are merged (bits of p, or
         of 1 − p above one half, so that the resolution is relative at both ends). Sums stay exact;
         only the edges of bins become less precise.
+    multiclass
+        For predictions of more than two labels, which are dicts. ``"top-label"``: the probability
+        of the predicted label, the one with the greatest, against whether it is right; this is the
+        ECE of Guo et al. ``"classwise"``: the mean over labels of their ECE, each label against all
+        others [3]_. A label counts if it is true or in a prediction; where a prediction lacks it,
+        its probability is 0. An update takes O(labels) then. None: the label ``pos_val``.
 
     References
     ----------
@@ -47,6 +62,9 @@ class ECE(ProbabilityMetric, BinaryMetric):
        probabilities using Bayesian binning. AAAI.
     .. [2] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern
        neural networks. ICML, equation 3.
+    .. [3] Kull, M., Perelló-Nieto, M., Kängsepp, M. and others (2019). Beyond temperature scaling:
+       obtaining well-calibrated multiclass probabilities with Dirichlet calibration. NeurIPS,
+       equation 3.
 
     Examples
     --------
@@ -64,6 +82,14 @@ class ECE(ProbabilityMetric, BinaryMetric):
     ...     metric.update(yt, yp)
     >>> metric
     ECE: 0.270833
+
+    >>> metric = ECE(multiclass="classwise")
+    >>> metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
+    >>> metric.update("b", {"a": 0.25, "b": 0.25, "c": 0.5})
+    >>> metric
+    ECE: 0.333333
+    >>> metric.by_label
+    {'a': 0.375, 'b': 0.25, 'c': 0.375}
     """
 
     def __init__(
@@ -72,21 +98,36 @@ class ECE(ProbabilityMetric, BinaryMetric):
         strategy: Literal["width", "mass"] = "width",
         pos_val: Any = True,
         max_scores: int = 10_000,
+        multiclass: Multiclass | None = None,
     ) -> None:
         check_choice(strategy, "strategy", ("width", "mass"))
         check_count(n_bins, "n_bins")
         check_count(max_scores, "max_scores", 2)
+        check_multiclass(multiclass, pos_val)
         self.n_bins = n_bins
         self.strategy = strategy
         self.pos_val = pos_val
         self.max_scores = max_scores
+        self.multiclass = multiclass
         self._edges = [b / n_bins for b in range(1, n_bins)]
         # By bin ("width") or by prediction ("mass"): number of samples, their weight, Σ w (y − p).
         self._cells: dict[int, _Cell] = {}
         self._dropped_bits = 0
+        # Only for "classwise": the metric of each label, in how many samples it is, and all weight.
+        self._each: dict[Hashable, ECE] = {}
+        self._counts: Counter[Hashable] = Counter()
+        self._n_samples, self._weight = 0, ExactSum()
+
+    @property
+    def by_label(self) -> dict[Any, float]:
+        """The error of each label if ``multiclass`` is "classwise", else empty."""
+        return {label: metric.get() for label, metric in self._each.items()}
 
     def get(self) -> float:
         """Return the error, 0 before the first update."""
+        if self._each:
+            errors = self.by_label
+            return sum(errors.values()) / len(errors)
         if not self._cells:
             return 0.0
         cells = [(weight.value, gap.value) for _, (_, weight, gap) in sorted(self._cells.items())]
@@ -103,30 +144,87 @@ class ECE(ProbabilityMetric, BinaryMetric):
         return min(sum(map(abs, gaps)) / total, 1.0)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
+        if self.multiclass == "classwise":
+            do_all(*self._adding_each(y_true, y_pred, w))
+        else:
+            do_all(self._adding(*as_event(y_true, y_pred, self._event), w))
+
+    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
+        if self.multiclass == "classwise":
+            do_all(*self._removing_each(y_true, y_pred, w))
+        else:
+            do_all(self._removing(*as_event(y_true, y_pred, self._event), w, y_pred))
+
+    @property
+    def _event(self) -> Any:
+        return None if self.multiclass else self.pos_val
+
+    def _adding(self, p: float, happened: bool, w: float) -> Step:
+        """Return the step that adds a sample; all that may fail is computed now."""
         key, cells, drop = self._key(p), self._cells, 0
         if self.strategy == "mass" and key not in cells and len(cells) >= self.max_scores:
             cells, drop = self._merge_cells(key)
             key = _shorten_key(key, drop)
         count, weight, gap = cells.get(key, _NEW_CELL)
         changed = count + 1, weight.plus(w), gap.plus(w * (happened - p))
-        # No call from here on, so that an exception finds all or nothing.
-        cells[key] = changed
-        self._cells = cells
-        self._dropped_bits += drop
+        if not drop:
+            return partial(cells.__setitem__, key, changed)
+        cells[key] = changed  # these cells are new
+        state = {"_cells": cells, "_dropped_bits": self._dropped_bits + drop}
+        return partial(vars(self).update, state)
 
-    def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
+    def _removing(self, p: float, happened: bool, w: float, y_pred: Any) -> Step:
+        """Return the step that removes a sample, or raise if it has not been added."""
         key = self._key(p)
         cell = self._cells.get(key)
         if cell is None:
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         count, weight, gap = cell
+        if count == 1:
+            return partial(self._cells.pop, key)
         changed = count - 1, weight.plus(-w), gap.plus(-w * (happened - p))
-        if changed[0]:
-            self._cells[key] = changed
-        else:
-            del self._cells[key]
+        return partial(self._cells.__setitem__, key, changed)
+
+    def _adding_each(self, y_true: Any, y_pred: Any, w: float) -> list[Step]:
+        """Return the steps that add a sample to the metrics of all labels."""
+        events = as_class_events(y_true, y_pred, self._each)
+        each, counts = dict(self._each), self._counts.copy()
+        steps: list[Step] = []
+        for label, (p, happened) in events.items():
+            if label not in each:
+                each[label] = self._new_metric()
+            steps.append(each[label]._adding(p, happened, w))
+        counts.update({*y_pred, y_true})
+        return [*steps, self._setting(each, counts, self._n_samples + 1, self._weight.plus(w))]
+
+    def _removing_each(self, y_true: Any, y_pred: Any, w: float) -> list[Step]:
+        """Return the steps that remove a sample from the metrics of all labels."""
+        events = as_class_events(y_true, y_pred, self._each)
+        if events.keys() != self._each.keys():
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        steps = [self._each[label]._removing(*event, w, y_pred) for label, event in events.items()]
+        counts = self._counts.copy()
+        counts.subtract({*y_pred, y_true})
+        counts = +counts
+        each = {label: metric for label, metric in self._each.items() if counts[label]}
+        return [*steps, self._setting(each, counts, self._n_samples - 1, self._weight.plus(-w))]
+
+    def _new_metric(self) -> "ECE":
+        """Return the metric of a label that no sample has had: its probability was 0 so far."""
+        metric = ECE(self.n_bins, self.strategy, max_scores=self.max_scores)
+        if self._n_samples:
+            metric._cells[metric._key(0.0)] = self._n_samples, self._weight, ExactSum()
+        return metric
+
+    def _setting(
+        self,
+        each: "dict[Hashable, ECE]",
+        counts: Counter[Hashable],
+        n_samples: int,
+        weight: ExactSum,
+    ) -> Step:
+        state = {"_each": each, "_counts": counts, "_n_samples": n_samples, "_weight": weight}
+        return partial(vars(self).update, state)
 
     def _key(self, p: float) -> int:
         """Return the cell of a probability; keys sort as the probabilities do."""

@@ -13,8 +13,8 @@ The reflected Gaussian is the heat kernel of an interval with insulated ends. Co
 eigenfunctions, so one cosine transform evaluates a width. Residuals are stored on n_cells + 1
 equidistant nodes; each sample is split between two nodes such that mass and mean are unchanged.
 With h = 1 / n_cells and R the mean |y − p|, splitting and the trapezoidal rule change smECE_σ, and
-so σ*, by at most h² R / (2 σ²) in second order: 7e-7 at h = 1/4096, σ = .1, R = .25, 4e-4 at σ =
-.004.
+so σ*, by at most h² R / (2 σ²) in second order: 7e-7 at h = 1/4096, σ = 0.1, R = 0.25, 4e-4 at σ =
+0.004.
 """
 
 from typing import Any

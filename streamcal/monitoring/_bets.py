@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
-from streamcal._validation import as_vector, as_within, check_label
+from streamcal._validation import as_vector, as_within, check_beside, check_label
 from streamcal.kernels.bets import Bets
-from streamcal.metrics.base import as_event, check_label_kind, is_no_prediction
+from streamcal.metrics.base import as_event, is_no_prediction
 from streamcal.monitoring._interleaved import Events, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import leader_in_words, new_bets
 
@@ -66,7 +66,7 @@ class Betting(Stateful):
         both = zip(y_trues, y_preds, strict=True)
         rows = [(y, *self._as_row(y_pred)) for y, y_pred in both if not is_no_prediction(y_pred)]
         for y_true, event, _ in rows:
-            check_label_kind(y_true, event)
+            check_beside(y_true, event)
         if not rows:
             return
         p = tuple(p for _, _, p in rows)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._state import Arrays, Fields, array_of, require
-from streamcal._validation import as_within, check_choice, check_count, check_label
-from streamcal.metrics.base import as_events, check_label_kind, is_no_prediction
+from streamcal._validation import as_within, check_beside, check_choice, check_count, check_label
+from streamcal.metrics.base import as_events, is_no_prediction
 from streamcal.monitoring._bets import Betting, as_weights_of_evidence, check_predictions
 from streamcal.monitoring._interleaved import ALONE, MOST_HORIZON, Interleaved, Sample
 from streamcal.monitoring.fixed_bets import all_bets
@@ -49,8 +49,8 @@ class CalibrationTest(Betting):
     *Late labels.* In the order "arrival" each label must be known before the next sample is
     predicted. Late labels are fine only if they are independent of what comes between prediction
     and label, *and* the delay does not depend on the label. Else right probabilities raise alarms:
-    in all of 200 streams with labels 48 late, of blocks of 48 that share one draw (.01 of them in
-    the order "interleaved"); and in .93 of those where only positive labels come at once (.02).
+    in all of 200 streams with labels 48 late, of blocks of 48 that share one draw (0.01 of them in
+    the order "interleaved"); and in 0.93 of those where only positive labels come at once (0.02).
     The order "interleaved" is valid for both: E[yₜ | p₁ … pₜ, y₁ … yₜ₋ₕ] = pₜ is enough, with
     h = ``horizon``, given also which of these labels did not come in time; delays within the
     horizon don't matter. There are h products of bets; prediction t belongs to the product t mod h,
@@ -112,6 +112,11 @@ class CalibrationTest(Betting):
         self.alpha = as_within(alpha, "alpha", "(0, 1)")
         check_choice(order, "order", ("arrival", "interleaved"))
         if order == "interleaved":
+            if horizon is None:
+                raise ValueError(
+                    "`horizon` must be given for the order 'interleaved': before how many further"
+                    f" predictions each label comes, an int from 1 to {MOST_HORIZON}, got None"
+                )
             check_count(horizon, "horizon", most=MOST_HORIZON)
         elif horizon is not None:
             raise ValueError(f"`horizon` must be None for the order 'arrival', got {horizon!r}")
@@ -143,7 +148,8 @@ class CalibrationTest(Betting):
         Raises
         ------
         ValueError, TypeError
-            If the label is missing, or a probability or the weight out of range; nothing changes.
+            If the label is missing, or can't be one beside ``pos_val`` (0.7 beside True: the
+            arguments are swapped), or a probability or the weight out of range; nothing changes.
         """
         self._add(y_true, y_pred, w)
 
@@ -162,7 +168,10 @@ class CalibrationTest(Betting):
         if not np.size(y_prob) and not np.size(y_true):
             as_weights_of_evidence(w, 0)
             return
-        happened, p = as_events(y_true, y_prob, self.pos_val)
+        advice = "leave such rows out"
+        if self.horizon is not None:  # without them, labels would come sooner than they did
+            advice = "call `add_prediction` for each row, and `add_label` for those with a label"
+        happened, p = as_events(y_true, y_prob, self.pos_val, without_label=advice)
         self._bets.update_many(p, happened, as_weights_of_evidence(w, len(p)))
 
     def update_group(self, y_true: Any, y_preds: Sequence[Any], w: float = 1.0) -> None:
@@ -272,7 +281,7 @@ class CalibrationTest(Betting):
 
         def happened_for(event: Any) -> bool:
             positive = self.pos_val if self.pos_val is not None else event
-            check_label_kind(y_true, positive)
+            check_beside(y_true, positive)
             return bool(y_true == positive)
 
         bets.tell(number, happened_for)

@@ -7,9 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamcal._state import Arrays, Fields, Stateful, array_of, as_int, restore
-from streamcal._validation import as_number, as_probability, as_within, check_choice, check_label
+from streamcal._validation import (
+    as_number,
+    as_probability,
+    as_within,
+    check_choice,
+    check_label,
+    check_label_kind,
+)
 from streamcal.kernels.mean_bounds import MeanBounds
-from streamcal.metrics.base import as_event, as_events, check_label_kind, is_no_prediction
+from streamcal.metrics.base import as_event, as_events, is_no_prediction
 from streamcal.monitoring._bets import as_weights_of_evidence
 
 _ROUNDING = 1e-6  # of the sum of the probabilities of many labels
@@ -32,7 +39,7 @@ class ForecastComparison(Stateful):
     pos_val
         The label whose probability single numbers are. Mappings name their labels.
     clip : float
-        With ``"log"``, probabilities of a label below this count as this; in (0, .5]. Without a
+        With ``"log"``, probabilities of a label below this count as this; in (0, 0.5]. Without a
         bound a single label could decide everything.
 
     Attributes

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
+
+from streamcal._advice import shown
 from streamcal._validation import as_within
 
 _Name = TypeVar("_Name")
@@ -47,9 +50,18 @@ def e_bh(log_e_values: Mapping[_Name, float], alpha: float = 0.05) -> list[_Name
     ['DE', 'IT']
     """
     if not isinstance(log_e_values, Mapping):
-        raise TypeError(f"`log_e_values` must be a mapping of names, got {log_e_values!r}")
+        raise TypeError(
+            "`log_e_values` must be a mapping of names, such as {'a': test.log_e_value}, got"
+            f" {shown(log_e_values)}"
+        )
     alpha = as_within(alpha, "alpha", "(0, 1)")
+    value: Any
     for name, value in log_e_values.items():
+        if not isinstance(value, int | float | np.number):
+            hint = "; pass its `log_e_value`" if hasattr(value, "log_e_value") else ""
+            raise TypeError(
+                f"`log_e_values` must be numbers, got {shown(value)} for {name!r}{hint}"
+            )
         if value != value:
             raise ValueError(f"`log_e_values` must be numbers, got {value!r} for {name!r}")
     names = sorted(log_e_values, key=lambda name: -log_e_values[name])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from river import base
 from river.base.typing import ClfTarget
 
+from streamcal._advice import about_features
 from streamcal._state import (
     Arrays,
     Fields,
@@ -48,7 +49,8 @@ from streamcal.ordinal._label_order import LabelOrder
 from streamcal.ordinal._rescoring import Rescored, Rescorer, Window
 from streamcal.ordinal._score_model import ScoreModel
 from streamcal.ordinal.thresholds import METHODS, Thresholds
-from streamcal.wrappers.routing import AnyRegressor, Features, Routing, last_step, name_of
+from streamcal.wrappers.checks import check_regressor
+from streamcal.wrappers.routing import AnyRegressor, Features, Routing
 from streamcal.wrappers.snapshot import ModelSnapshot
 
 Sample = tuple[Features, ClfTarget, float, float]
@@ -153,7 +155,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         n_jobs: int = 1,
         background: bool = False,
     ):
-        _check_regressor(regressor)
+        check_regressor(regressor)
         check_count(window, "window")
         check_count(every, "every", optional=True)
         check_count(n_jobs, "n_jobs")
@@ -275,7 +277,8 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         routed = self._route("predict_one", kwargs) if kwargs else kwargs
         score = float(self.regressor.predict_one(x, **routed))
         if not -np.inf < score < np.inf:
-            raise ValueError(f"`regressor` must predict finite numbers, got {score}")
+            hint = about_features(x)
+            raise ValueError(f"`regressor` must predict finite numbers, got {score}{hint}")
         return score
 
     # Scores and thresholds ------------------------------------------------------------------------
@@ -391,13 +394,6 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         from river import linear_model, preprocessing
 
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
-
-
-def _check_regressor(regressor: Any) -> None:
-    """Raise ``TypeError`` unless ``regressor`` is a river regressor."""
-    final = last_step(regressor)
-    if not isinstance(final, base.Regressor):
-        raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
 
 
 def _read_features(packed: Any) -> Features:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
 from streamcal.plot._axes import figure_of, line_style, new_axes
@@ -121,6 +122,13 @@ class MiscalibrationDisplay:
         """
         if isinstance(metrics, RollingCORP):
             metrics = {"": metrics}
+        if not hasattr(metrics, "items"):
+            raise TypeError(
+                f"`metrics` must be a RollingCORP, or several by name, got {shown(metrics)}"
+            )
+        for metric in metrics.values():
+            if not hasattr(metric, "history"):
+                raise TypeError(f"`metrics` must be of RollingCORP, got {shown(metric)}")
         histories = {name: metric.history for name, metric in metrics.items()}
         return cls(histories, part=part, times=times).plot(ax=ax)
 

@@ -10,19 +10,21 @@ one axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice
-from streamcal.metrics.bands import KINDS, BandMethod, Kind
-from streamcal.metrics.base import as_events
+from streamcal.metrics.bands import KINDS, Band, BandMethod, Kind
+from streamcal.metrics.base import Multiclass, check_multiclass
 from streamcal.metrics.corp import SCORES, Scoring
 from streamcal.notebook.shape import Shape
 from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
-from streamcal.plot._predictions import predictions_of
+from streamcal.plot._predictions import Events, Predictions, as_predictions, predictions_of, view_of
 from streamcal.plot.reliability_curve import (
     Array,
     Curve,
@@ -32,6 +34,7 @@ from streamcal.plot.reliability_curve import (
     calibrator_curves,
     find_bands,
     fit_curves,
+    over_same_range,
     shapes_of,
 )
 
@@ -45,6 +48,11 @@ if TYPE_CHECKING:
 
 _MARKED_BLOCKS = 12  # corners get dots up to this many blocks
 _INTERVAL: Literal["interval"] = "interval"  # of calibrators; not a kind of band that is estimated
+_MOST_PANELS = 12
+_TOP_LABEL: Any = {
+    "xlabel": "Probability of the predicted label",
+    "ylabel": "Frequency of being right",
+}
 
 
 class ReliabilityDisplay:
@@ -56,6 +64,10 @@ class ReliabilityDisplay:
 
     The table is in a corner if it hides no curve there, else above the curves. In small axes it
     has only the names and MCB.
+
+    With more than two labels there are three diagrams: one label against all others
+    (``pos_val="sky"``), how often the predicted label is right (``multiclass="top-label"`` [2]_),
+    and each label against all others in a panel of its own (``multiclass="classwise"`` [3]_).
 
     Parameters
     ----------
@@ -74,10 +86,13 @@ class ReliabilityDisplay:
     Attributes
     ----------
     curves : tuple of ReliabilityCurve
-        The curves. That of a calibrator without a staircase has its map as arrays ``x`` and ``y``
-        in place of the scores and frequencies.
+        The curves; of panels, those of the first panel first. That of a calibrator without a
+        staircase has its map as arrays ``x`` and ``y`` in place of the scores and frequencies.
+    panels : dict of ReliabilityDisplay
+        With ``multiclass="classwise"`` the display of each label that is drawn, the most frequent
+        label first; else empty.
     ax_ : matplotlib Axes
-        The axes drawn on.
+        The axes drawn on. Those of panels lie within it, and it shows nothing itself.
     figure_ : matplotlib Figure
         Their figure.
     lines_ : list of matplotlib Line2D
@@ -85,12 +100,16 @@ class ReliabilityDisplay:
     bands_ : list of matplotlib PolyCollection
         The bands, of the curves that have one.
     text_ : matplotlib Artist
-        The table.
+        The table; the legend of panels.
 
     References
     ----------
     .. [1] Dimitriadis, T., Gneiting, T. and Jordan, A. I. (2021). Stable reliability diagrams for
        probabilistic classifiers. PNAS 118(8), figure 2 and "Uncertainty quantification".
+    .. [2] Gupta, C. and Ramdas, A. (2022). Top-label calibration and multiclass-to-binary
+       reductions. ICLR.
+    .. [3] Kull, M., Perelló-Nieto, M., Kängsepp, M. and others (2019). Beyond temperature scaling:
+       obtaining well-calibrated multiclass probabilities with Dirichlet calibration. NeurIPS.
 
     Examples
     --------
@@ -130,14 +149,18 @@ class ReliabilityDisplay:
         self.band = band
         self.xlabel = xlabel
         self.ylabel = ylabel
+        self.panels: dict[Any, Self] = {}
+        self._titles: list[tuple[str, str]] = []
+        self._note = ""
 
     @classmethod
     def from_predictions(
         cls,
         y_true: ArrayLike,
-        y_prob: ArrayLike,
+        y_prob: Any,
         *,
         pos_val: Any = True,
+        multiclass: Multiclass | None = None,
         name: str | None = None,
         scoring: Scoring = "brier",
         band: Kind = "consistency",
@@ -152,11 +175,20 @@ class ReliabilityDisplay:
         Parameters
         ----------
         y_true : array-like of shape (n_samples,)
-            The true labels, at most two different ones.
-        y_prob : array-like of shape (n_samples,)
-            The predicted probability of the positive label, in [0, 1].
+            The true labels; at most two different ones if ``y_prob`` is an array.
+        y_prob
+            The predicted probability of the positive label, in [0, 1], an array of shape
+            (n_samples,). Or the probability of each label: a list of dicts, as models of river
+            return them, or a DataFrame with a column for each label, as from
+            ``predict_proba_many``, or a mapping from labels to such columns.
         pos_val
-            The positive label (1 equals True).
+            The positive label (1 equals True). With more than two labels the default stands for
+            ``multiclass="top-label"``.
+        multiclass
+            ``"top-label"``: whether the label with the greatest probability is right, against this
+            probability, which is often called confidence. ``"classwise"``: a panel for each label,
+            with the probability of this label and how often it is true; the 12 most frequent
+            labels if there are more. Both need the probability of each label.
         name
             The name in the legend.
         scoring
@@ -184,27 +216,34 @@ class ReliabilityDisplay:
             If the arrays are empty, differ in length, or hold other than probabilities and labels.
         ImportError
             If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from streamcal.plot import ReliabilityDisplay
+        >>> y = ["ham", "spam", "eggs", "ham"]
+        >>> p = [{"ham": 0.75, "spam": 0.25, "eggs": 0.0}] * 4
+        >>> display = ReliabilityDisplay.from_predictions(y, p)
+        >>> display.lines_[0].get_xydata()  # "ham" is predicted with 0.75, and right in half
+        array([[0.75, 0.5 ]])
+        >>> display = ReliabilityDisplay.from_predictions(y, p, multiclass="classwise")
+        >>> list(display.panels)
+        ['ham', 'spam', 'eggs']
         """
-        curve = ReliabilityCurve.from_predictions(
-            y_true,
-            y_prob,
-            pos_val=pos_val,
-            name=name,
-            scoring=scoring,
-            band=band,
-            method=method,
-            level=level,
-            n_resamples=n_resamples,
-            seed=seed,
+        check_choice(scoring, "scoring", SCORES)
+        check_multiclass(multiclass, pos_val)
+        find_band = band_finder(band, method, level, n_resamples, seed)
+        made = cls._of_models(
+            {name: as_predictions(y_true, y_prob)}, pos_val, multiclass, scoring, find_band
         )
-        return cls([curve], scoring=scoring, level=level, band=band).plot(ax=ax)
+        return made._with_bands(level, band).plot(ax=ax)
 
     @classmethod
     def from_models(
         cls,
-        models: Mapping[str, tuple[ArrayLike, ArrayLike]],
+        models: Mapping[str, tuple[ArrayLike, Any]],
         *,
         pos_val: Any = True,
+        multiclass: Multiclass | None = None,
         scoring: Scoring = "brier",
         band: Kind = "confidence",
         method: BandMethod = "asymptotic",
@@ -222,7 +261,7 @@ class ReliabilityDisplay:
             may differ, for example if one of them started later.
         level
             The level of the bands, one for each model in its colour. None, the default: no bands.
-        pos_val, scoring, band, method, n_resamples, seed, ax
+        pos_val, multiclass, scoring, band, method, n_resamples, seed, ax
             As in `from_predictions`.
 
         Returns
@@ -239,18 +278,100 @@ class ReliabilityDisplay:
         [0.185, 0.0]
         """
         check_choice(scoring, "scoring", SCORES)
+        check_multiclass(multiclass, pos_val)
         find_band = band_finder(band, method, level, n_resamples, seed)
+        if not hasattr(models, "items"):
+            raise TypeError(
+                "`models` must be a mapping, such as {'raw': (y_true, y_prob)}, got"
+                f" {shown(models)}"
+            )
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
-        checked: dict[str | None, tuple[Array, Array]] = {}
+        checked: dict[str | None, Predictions] = {}
         for name, pair in models.items():
             try:
+                if hasattr(pair, "learn_one") or hasattr(pair, "fit"):
+                    raise TypeError
                 y_true, y_prob = pair
             except (TypeError, ValueError):
-                raise ValueError(f"`models[{name!r}]` must be a pair (y_true, y_prob)") from None
-            checked[str(name)] = as_events(y_true, y_prob, pos_val)
-        curves = fit_curves(checked, scoring, find_bands(checked, find_band))
-        return cls(curves, scoring=scoring, level=level, band=band).plot(ax=ax)
+                raise ValueError(
+                    f"`models[{name!r}]` must be a pair (y_true, y_prob), got {shown(pair)};"
+                    " `from_estimator` draws a model"
+                ) from None
+            checked[str(name)] = as_predictions(y_true, y_prob)
+        made = cls._of_models(checked, pos_val, multiclass, scoring, find_band)
+        return made._with_bands(level, band).plot(ax=ax)
+
+    @classmethod
+    def _of_models(
+        cls,
+        models: Mapping[str | None, Predictions],
+        pos_val: Any,
+        multiclass: Multiclass | None,
+        scoring: Scoring,
+        find_band: Callable[[Array, Array], Band] | None,
+    ) -> Self:
+        """Return the display of models; nothing is drawn."""
+
+        def curves_of(events: Mapping[str | None, Events]) -> list[ReliabilityCurve]:
+            return fit_curves(events, scoring, find_bands(events, find_band))
+
+        view = view_of(models.values(), pos_val, multiclass)
+        if view is None:
+            events = {name: model.of_label(pos_val) for name, model in models.items()}
+            return cls(curves_of(events), scoring=scoring)
+        for model in models.values():
+            model.check_names_labels()
+        if view == "top-label":
+            events = {name: model.of_top_label() for name, model in models.items()}
+            return cls(curves_of(events), scoring=scoring, **_TOP_LABEL)
+        counts = Counter[Any]()
+        for model in models.values():
+            counts.update(model.counts())
+        labels = sorted(counts, key=lambda label: -counts[label])[:_MOST_PANELS]
+        each = [{name: model.of_label(label) for name, model in models.items()} for label in labels]
+        curves = over_same_range(
+            [curves_of(events) for events in each],
+            [[p for _, p in events.values()] for events in each],
+        )
+        panels = {
+            label: cls(of_label, scoring=scoring)
+            for label, of_label in zip(labels, curves, strict=True)
+        }
+        return cls._of_panels(panels, counts)
+
+    @classmethod
+    def _of_panels(cls, panels: dict[Any, Self], counts: Counter[Any]) -> Self:
+        """Return a display of panels, one for each label, with its share of all samples."""
+        curves = [curve for panel in panels.values() for curve in panel.curves]
+        made = cls(curves, scoring=next(iter(panels.values())).scoring)
+        made.panels = panels
+        total, n_labels = counts.total(), len(counts)
+        made._titles = [
+            (str(label), ", ".join([_percent(counts[label] / total), *panel._mcb_in_words()]))
+            for label, panel in panels.items()
+        ]
+        if len(panels) < n_labels:
+            rest = 1.0 - sum(counts[label] for label in panels) / total
+            made._note = (
+                f"The {len(panels)} most frequent of {n_labels:,} labels;"
+                f" the other {n_labels - len(panels):,} have {_percent(rest)} of the samples."
+            )
+        return made
+
+    def _mcb_in_words(self) -> list[str]:
+        """Return the miscalibration of at most three curves, if it is known."""
+        parts = [curve.decomposition.mcb for curve in self.curves]
+        if len(parts) > 3:
+            return []
+        arrow = " \N{RIGHTWARDS ARROW} " if len(parts) == 2 else " / "
+        return [f"MCB {arrow.join('∞' if np.isinf(mcb) else f'{mcb:.4f}' for mcb in parts)}"]
+
+    def _with_bands(self, level: float | None, band: Kind) -> Self:
+        """Set what bands are called, and return this object."""
+        for display in (self, *self.panels.values()):
+            display.level, display.band = level, band
+        return self
 
     @classmethod
     def from_estimator(
@@ -260,6 +381,7 @@ class ReliabilityDisplay:
         y: ArrayLike | None = None,
         *,
         pos_val: Any = True,
+        multiclass: Multiclass | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **options: Any,
@@ -279,7 +401,11 @@ class ReliabilityDisplay:
         y : array-like of shape (n_samples,), optional
             The labels; only for scikit-learn.
         pos_val
-            The positive label (1 equals True). All others are negative.
+            The positive label (1 equals True). All others are negative. With more than two labels
+            the default stands for ``multiclass="top-label"``.
+        multiclass
+            ``"top-label"``: the label with the greatest probability; ``"classwise"``: a panel for
+            each label. See `from_predictions`.
         name
             The name in the legend; by default that of the class.
         ax : matplotlib Axes, optional
@@ -308,12 +434,29 @@ class ReliabilityDisplay:
         >>> display = ReliabilityDisplay.from_estimator(model, datasets.Phishing())
         >>> [(curve.name, round(curve.decomposition.mcb, 3)) for curve in display.curves]
         [('GaussianNB', 0.009), ('calibrated', 0.003)]
+
+        Seven labels: how often the predicted label is right, then a panel for each.
+
+        >>> model = CalibratedClassifier(naive_bayes.GaussianNB())
+        >>> display = ReliabilityDisplay.from_estimator(model, datasets.ImageSegments())
+        >>> [(curve.name, round(curve.decomposition.mcb, 3)) for curve in display.curves]
+        [('GaussianNB', 0.1), ('calibrated', 0.003)]
+        >>> display = ReliabilityDisplay.from_estimator(
+        ...     model.clone(), datasets.ImageSegments(), multiclass="classwise"
+        ... )
+        >>> [round(curve.decomposition.mcb, 3) for curve in display.panels["sky"].curves]
+        [0.0, 0.0]
         """
-        models = predictions_of(estimator, X, y, pos_val, name)
+        check_multiclass(multiclass, pos_val)
+        found = predictions_of(estimator, X, y, name)
+        models: dict[str, tuple[Any, Any]] = {
+            name: (model.labels, model.columns) for name, model in found.items()
+        }
+        about: Any = {"pos_val": pos_val, "multiclass": multiclass, "ax": ax}
         if len(models) == 1:
-            ((only, (events, p)),) = models.items()
-            return cls.from_predictions(events, p, name=str(only), ax=ax, **options)
-        return cls.from_models(models, ax=ax, **options)
+            ((only, (labels, columns)),) = models.items()
+            return cls.from_predictions(labels, columns, name=only, **about, **options)
+        return cls.from_models(models, **about, **options)
 
     @classmethod
     def from_calibrator(
@@ -391,8 +534,25 @@ class ReliabilityDisplay:
         ImportError
             If matplotlib is not installed.
         """
+        if self.panels:
+            from streamcal.plot._panels import draw_panels, size_of_panels
+
+            if ax is None:
+                ax = new_axes(*size_of_panels(len(self.panels)))
+            self.ax_ = ax
+            self.figure_ = figure_of(ax)
+            panels = list(self.panels.values())
+            self.text_ = draw_panels(ax, panels, self._titles, self._note)
+            self.lines_ = [line for panel in panels for line in panel.lines_]
+            self.bands_ = [band for panel in panels for band in panel.bands_]
+            return self
         if ax is None:
             ax = new_axes(5.6, 6.2)
+        self._draw(ax)
+        return self
+
+    def _draw(self, ax: Axes, *, with_table: bool = True) -> None:
+        """Draw one diagram; panels have a legend together, and no table."""
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         paths = [curve.points() for curve in self.curves]
@@ -401,19 +561,22 @@ class ReliabilityDisplay:
         ends = self._draw_bands(ax, bottom, top)
         floor = self._draw_histogram(ax, bottom, top)
         self._set_axes(ax, floor, bottom, top)
-        from streamcal.plot._reliability_table import Table
+        self._ends = bottom, top
+        if with_table:
+            from streamcal.plot._reliability_table import Table
 
-        band = self.bands_[0] if self.bands_ else None
-        table = Table(ax, self.curves, self.lines_, self.scoring, band, self._band_names())
-        self.text_ = table.draw([*paths, *ends], bottom, top)
-        self._center_label(ax, bottom, top)
-        return self
+            band = self.bands_[0] if self.bands_ else None
+            table = Table(ax, self.curves, self.lines_, self.scoring, band, self._band_names())
+            self.text_ = table.draw([*paths, *ends], bottom, top)
+            self._center_label()
 
-    def _center_label(self, ax: Axes, bottom: float, top: float) -> None:
+    def _center_label(self) -> None:
         """Put the label of the values beside these, no longer than they reach."""
+        ax, (bottom, top) = self.ax_, self._ends
         label, (low, high) = ax.yaxis.label, ax.get_ylim()
         label.set_y((0.5 * (bottom + top) - low) / (high - low))
-        ax.apply_aspect()
+        locator: Any = ax.get_axes_locator()
+        ax.apply_aspect(locator and locator(ax, None))
         ends = ax.transData.transform([(0.0, bottom), (0.0, top)])[:, 1]
         share = (ends[1] - ends[0]) / label.get_window_extent().height
         label.set_fontsize(max(min(1.0, share) * float(label.get_fontsize()), 5.0))
@@ -512,6 +675,22 @@ class ReliabilityDisplay:
         ax.set_ylabel(self.ylabel)
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines["left"].set_bounds(bottom, top)
+
+
+def _percent(share: float) -> str:
+    """Return a share in words, which is 0 or 100 % only if it is so.
+
+    Examples
+    --------
+    >>> _percent(1 / 7), _percent(0.002), _percent(1e-6), _percent(0.9999)
+    ('14 %', '0.2 %', '< 0.1 %', '> 99 %')
+    """
+    percent = 100.0 * share
+    if percent <= 0.0 or percent >= 100.0 or 10.0 <= percent <= 99.0:
+        return f"{percent:.0f} %"
+    if percent > 99.0:
+        return "> 99 %"
+    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
 def _is_square(edges: Array, y: Array) -> bool:

@@ -6,13 +6,14 @@ The curve of a calibrator is its map, with the scores that it keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streamcal._advice import shown
 from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
@@ -240,6 +241,22 @@ def fit_curves(
     ]
 
 
+def over_same_range(
+    panels: Sequence[Sequence[ReliabilityCurve]], predictions: Sequence[Sequence[Array]]
+) -> list[list[ReliabilityCurve]]:
+    """Return the curves of several diagrams, and their histograms, over the range of all."""
+    ends = [(curve.edges[0], curve.edges[-1]) for curves in panels for curve in curves]
+    low, high = min(left for left, _ in ends), max(right for _, right in ends)
+    edges = np.linspace(low, high, _BINS + 1)
+    return [
+        [
+            replace(curve, edges=edges, mass=np.histogram(p, bins=edges)[0].astype(np.float64))
+            for curve, p in zip(*each, strict=True)
+        ]
+        for each in zip(panels, predictions, strict=True)
+    ]
+
+
 def calibrator_curves(maps: Mapping[str | None, Shape]) -> list[Curve]:
     """Return the maps of calibrators as curves over the same range."""
     ends, values = [], []
@@ -310,6 +327,8 @@ def shapes_of(thing: Any) -> dict[Any, Shape]:
             f"`calibrator` must be a calibrator, but a {type(thing).__name__} is a model: draw the"
             " `calibrators` of a CalibratedClassifier, or its predictions with `from_estimator`"
         )
+    if isinstance(thing, type):
+        raise TypeError(f"`calibrator` must be a calibrator, got {shown(thing, object)}")
     if hasattr(thing, "_shapes"):  # a joint calibrator
         shapes: dict[Any, Shape] = thing._shapes()
         return shapes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._advice import shown
 from streamcal._validation import as_vector, check_same_length
 from streamcal.plot._axes import figure_of, new_axes
 
@@ -98,6 +99,11 @@ class HedgeWeightsDisplay:
         ValueError
             If the history is empty, its names differ, a weight is negative, or times do not ascend.
         """
+        if hasattr(history, "weights") or isinstance(history, Mapping):
+            raise TypeError(
+                "`history` must be a list of the `weights` that a hedge had, such as"
+                f" [hedge.weights], got {shown(history)}"
+            )
         if not len(history) or not history[0]:
             raise ValueError("`history` must hold weights, got none")
         names = tuple(history[0])

@@ -58,8 +58,8 @@ class Series:
 class Chart:
     """Axes with series; ``summary`` describes the chart in words.
 
-    The axes of a ``square`` chart are equally long. If ``x`` is "time", x are milliseconds since
-    1970.
+    ``chooser`` names what its choices are. The axes of a ``square`` chart are equally long. If
+    ``x`` is "time", x are milliseconds since 1970.
     """
 
     id: str
@@ -71,6 +71,7 @@ class Chart:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     square: bool = False
+    chooser: str = "Key"
 
     @property
     def choices(self) -> tuple[str, ...]:

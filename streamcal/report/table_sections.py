@@ -29,7 +29,7 @@ LEVEL = 0.9
 ECE_BINS = 10
 _BINS = 50
 _DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
-_RESAMPLES = 200
+RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
 Vector = NDArray[np.float64]
@@ -92,7 +92,7 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
     """
     sections = of_sample(scored, score, column, seed)
     names = [score, column] if scored.comparable else [column]
-    return [*sections, _over_time(scored, names, seed)]
+    return [*sections, over_time(scored, names, seed)]
 
 
 def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
@@ -100,14 +100,14 @@ def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Se
     before = {score: scored.raw} if scored.comparable else {}
     curves = {
         name: ReliabilityCurve.from_predictions(
-            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=_RESAMPLES, seed=seed
+            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=RESAMPLES, seed=seed
         )
         for name, p in {**before, column: scored.calibrated}.items()
     }
     scores = _scores(scored, curves)
     return [
         _score_section(scored, scores, None if scored.comparable else score),
-        _reliability(curves, scores),
+        reliability_section(curves, scores),
     ]
 
 
@@ -235,9 +235,10 @@ def _score_section(
     return Section("scores", "Scores", text, (), (table,))
 
 
-def _reliability(
+def reliability_section(
     curves: Mapping[str, ReliabilityCurve], scores: Mapping[tuple[str, str], Decomposition]
 ) -> Section:
+    """Return the section with the curves by column; ``scores`` are decompositions of "brier"."""
     left = min(float(curve.edges[0]) for curve in curves.values())
     right = max(float(curve.edges[-1]) for curve in curves.values())
     margin = 0.02 * (right - left)
@@ -284,7 +285,7 @@ def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) ->
     for i, (name, curve) in enumerate(curves.items()):
         color = _color(i, len(curves))
         if curve.band is not None:
-            x, low, high = _limit_points(*curve.band)
+            x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
             label = f"{name}: {100 * LEVEL:g} % band if calibrated"
             hatched = i < len(curves) - 1
@@ -308,7 +309,7 @@ def _color(i: int, n: int) -> str:
     return f"c{i + 2 - n}"
 
 
-def _limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
+def limit_points(x: Vector, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
     """Return a band with at most 400 points."""
     if len(x) <= 400:
         return x, low, high
@@ -331,9 +332,15 @@ class _Windows(NamedTuple):
     evidence: Vector
 
 
-def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
+def over_time(
+    scored: Scored, names: list[str], seed: int, losses: Mapping[str, Vector] | None = None
+) -> Section:
+    """Return the section with windows of rows.
+
+    ``losses`` are of each row, by name; None: the log losses of the columns.
+    """
     periods = scored.periods()
-    windows, axis = _windows(scored, periods, len(names), seed), periods.axis
+    windows, axis = _windows(scored, periods, len(names), seed, losses), periods.axis
     n_windows = len(periods.x)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
@@ -358,7 +365,7 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
             "Log loss over time",
             axis,
             "log loss",
-            tuple(_window_lines(periods.x, names, windows.losses)),
+            tuple(_window_lines(periods.x, list(losses or names), windows.losses)),
             f"Mean log loss in {in_windows}; {RULE}.",
         ),
         Chart(
@@ -375,11 +382,13 @@ def _over_time(scored: Scored, names: list[str], seed: int) -> Section:
         " chance, shown by the dotted line. An e-value is the evidence of all rows so far that a"
         " column is not calibrated."
     )
-    table = _window_table(windows, names, periods)
+    table = _window_table(windows, names, list(losses or names), periods)
     return Section("over-time", "Over time", text, charts, (table,))
 
 
-def _windows(scored: Scored, periods: Periods, n_columns: int, seed: int) -> _Windows:
+def _windows(
+    scored: Scored, periods: Periods, n_columns: int, seed: int, given: Mapping[str, Vector] | None
+) -> _Windows:
     """Return the numbers of windows, which are periods of rows."""
     columns = [scored.raw, scored.calibrated][-n_columns:]
     rng = np.random.default_rng(seed)
@@ -388,7 +397,10 @@ def _windows(scored: Scored, periods: Periods, n_columns: int, seed: int) -> _Wi
     for start, stop in pairwise(periods.bounds):
         y = scored.labels[start:stop]
         mcb.append([miscalibration(p[start:stop], y) for p in columns])
-        losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        if given is None:
+            losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+        else:
+            losses.append([float(each[start:stop].mean()) for each in given.values()])
         chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
         for p, each in zip(columns, bets, strict=True):
             each.update_many(p[start:stop], y, np.ones(len(y)))
@@ -405,12 +417,14 @@ def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
     ]
 
 
-def _window_table(windows: _Windows, names: list[str], periods: Periods) -> Table:
+def _window_table(
+    windows: _Windows, names: list[str], losses: list[str], periods: Periods
+) -> Table:
     header = (
         "up to row" if periods.axis == "row" else periods.words.removesuffix("s"),
         *(f"MCB of {name}" for name in names),
         "by chance",
-        *(f"log loss of {name}" for name in names),
+        *(f"log loss of {name}" for name in losses),
         *(f"log₁₀ of the e-value of {name}" for name in names),
     )
     parts = [windows.mcb, windows.chance, windows.losses, windows.evidence]

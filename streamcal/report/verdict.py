@@ -68,13 +68,15 @@ class Gap(NamedTuple):
         return (self.low is None or self.low < rate) and (self.high is None or self.high > rate)
 
 
-def find_gaps(p: Vector, y: Vector) -> list[Gap]:
+def find_gaps(p: Vector, y: Vector, level: float = LEVEL) -> list[Gap]:
     """Return the ranges of predictions that are clearly too high or too low, in order.
 
     Parameters
     ----------
     p, y : ndarray of shape (n_samples,)
         Probabilities, and labels 0 and 1.
+    level : float
+        The probability of any such range if all are calibrated.
 
     Examples
     --------
@@ -91,7 +93,7 @@ def find_gaps(p: Vector, y: Vector) -> list[Gap]:
     sums = np.add.reduceat(np.column_stack([p, y])[order], starts)
     lows, highs = np.minimum.reduceat(p[order], starts), np.maximum.reduceat(p[order], starts)
     evidence = _divergences(sums, n)
-    signs = np.sign(sums[:, 0] - sums[:, 1]) * (evidence > math.log(2.0 * len(n) / LEVEL))
+    signs = np.sign(sums[:, 0] - sums[:, 1]) * (evidence > math.log(2.0 * len(n) / level))
     gaps = []
     for run in np.split(np.arange(len(n)), np.flatnonzero(np.diff(signs)) + 1):
         if signs[run[0]]:
@@ -113,7 +115,7 @@ def _divergences(sums: NDArray[np.float64], n: Vector) -> Vector:
     return np.asarray(n * divergence)
 
 
-def reliability_in_words(name: str, p: Vector, y: Vector) -> str:
+def reliability_in_words(name: str, p: Vector, y: Vector, level: float = LEVEL) -> str:
     """Return a sentence about the miscalibration of a column; the shapes are as for `find_gaps`.
 
     Examples
@@ -124,7 +126,7 @@ def reliability_in_words(name: str, p: Vector, y: Vector) -> str:
     >>> reliability_in_words("p", p[:20], np.zeros(20))
     'p shows no clear miscalibration over all rows together.'
     """
-    gaps = find_gaps(p, y)
+    gaps = find_gaps(p, y, level)
     if not gaps:
         return f"{name} shows no clear miscalibration over all rows together."
     kind = _kind_of(gaps, float(y.mean()))

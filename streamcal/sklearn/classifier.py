@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from streamcal._advice import shown
 from streamcal._validation import LEAST_PROBABILITY, MOST_PROBABILITY
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.context import Contexts
@@ -165,7 +166,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if not classifier_learns:
             return self.fit(X, y, sample_weight)
         if classes is None:
-            raise ValueError("`classes` must hold all classes at the first call of partial_fit")
+            raise ValueError(
+                "`classes` must hold all classes at the first call of partial_fit, such as"
+                " classes=np.unique(y)"
+            )
         known = np.unique(classes)
         indices = _indices_of(y, known)
         strategy = self._make_strategy()
@@ -239,10 +243,20 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     def _make_strategy(self) -> OwningStrategy:
         """Return what calibrates the probabilities of all classes; it has learned nothing."""
+        estimator = self.estimator
+        can_learn = hasattr(estimator, "fit") or hasattr(estimator, "partial_fit")
+        if isinstance(estimator, type) or not can_learn:
+            hint = ""
+            if hasattr(estimator, "learn_one") and not isinstance(estimator, type):
+                hint = "; CalibratedClassifier calibrates models of river"
+            raise TypeError(
+                f"`estimator` must be a classifier of scikit-learn, got {shown(estimator, object)}"
+                f"{hint}"
+            )
         calibrator = HedgedCalibrator() if self.calibrator is None else self.calibrator
         check_calibrator_of_labels(calibrator)
         if getattr(calibrator, "fields", ()):
-            raise TypeError(f"`calibrator` must be a map of scores alone, got {calibrator!r}")
+            raise TypeError(f"`calibrator` must be a map of scores alone, got {shown(calibrator)}")
         return make_strategy(calibrator, {})
 
     @staticmethod

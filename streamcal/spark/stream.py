@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from streamcal._state import Stateful
 from streamcal._validation import check_count
-from streamcal.calibration.base import Calibrator, is_calibrator
+from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.spark import bundles, pages
 from streamcal.spark.columns import (
     check_column,
@@ -205,7 +205,8 @@ def _maker(calibrator: Any) -> Callable[[], Calibrator]:
     maker = calibrator.clone().clone if is_calibrator(calibrator) else calibrator
     if not callable(maker):
         raise TypeError(
-            f"`calibrator` must be a Calibrator or a function that makes one, got {calibrator!r}"
+            "`calibrator` must be a Calibrator or a function that makes one, got"
+            f" {show_calibrator(calibrator)}"
         )
     first = maker()
     if not is_calibrator(first):

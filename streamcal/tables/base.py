@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamcal._advice import did_you_mean
 from streamcal.tables.output import Output, is_standard, standard_input
 
 _PATIENCE = 0.2
@@ -262,6 +263,14 @@ def _has_more(file: Any, seconds: float) -> bool:
     return bool(poll.poll(math.ceil(1000.0 * seconds)))
 
 
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
 def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | None) -> None:
     """Raise `TableError` unless the names are unique, with ``columns``, without ``new_column``."""
     known_names = set(names)
@@ -272,7 +281,10 @@ def check_names(names: Sequence[str], columns: Sequence[str], new_column: str | 
         if name not in known_names:
             listed = ", ".join(f"`{known}`" for known in names[:20])
             listed += ", …" if len(names) > 20 else ""
-            raise TableError(f"has no column `{name}`; its columns are {listed}")
+            hint = did_you_mean(name, names, mark="`")
+            if any(map(_is_number, names)):
+                hint = "; a table begins with a line of column names"
+            raise TableError(f"has no column `{name}`; its columns are {listed}{hint}")
     if new_column in known_names:
         raise TableError(
             f"already has a column `{new_column}`: choose another name with --new-column"

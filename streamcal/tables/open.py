@@ -50,8 +50,40 @@ def format_of(*paths: Path | None, given: str | None = None) -> str:
     if found is None and named:
         raise ValueError(
             f"`format` must be given for {named[0]}, which does not end in {', '.join(_ENDINGS)}"
+            f"{_about_ending(named[0])}"
         )
     return found or "csv"
+
+
+_CAT = {".gz": "zcat", ".bz2": "bzcat", ".xz": "xzcat", ".zst": "zstdcat", ".zip": "unzip -p"}
+
+
+def about_compressed(path: Path) -> str:
+    """Return how to read a compressed table, or a sheet of a spreadsheet, which is compressed.
+
+    Examples
+    --------
+    >>> about_compressed(Path("s.csv.gz"))
+    'decompress it first, or use a pipe, as in `zcat s.csv.gz | streamcal calibrate - …`'
+    >>> about_compressed(Path("s.xlsx"))
+    'save the sheet as CSV'
+    """
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        return "save the sheet as CSV"
+    cat = _CAT.get(path.suffix.lower(), "zcat")
+    return (
+        f"decompress it first, or use a pipe, as in `{cat} {path.name} | streamcal calibrate - …`"
+    )
+
+
+def _about_ending(path: Path) -> str:
+    """Return what to do about the ending of a name that other programs give a table."""
+    ending = path.suffix.lower()
+    if ending in (*_CAT, ".xlsx", ".xls", ".ods"):
+        return f"; {about_compressed(path)}"
+    if ending in (".tsv", ".txt", ".tab", ".dat"):
+        return "; --format csv also reads tabs and semicolons"
+    return "; --format ndjson reads one object a line" if ending == ".json" else ""
 
 
 def open_table(

@@ -9,10 +9,9 @@ from river import base
 from river.base.typing import ClfTarget
 
 from streamcal._state import as_int, as_list, as_name, pack, require, unpack
-from streamcal._validation import as_probability, as_weight
+from streamcal._validation import as_probability, as_weight, check_beside
 from streamcal._whole import Step
-from streamcal.metrics.base import check_label_kind
-from streamcal.wrappers.routing import name_of
+from streamcal.wrappers.checks import check_drift_detector
 
 Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
 """The model's probabilities, the features of segments, the label and the weight."""
@@ -50,10 +49,7 @@ class DriftMonitor:
     def __init__(
         self, prototype: base.DriftDetector | base.BinaryDriftDetector, on_drift: str
     ) -> None:
-        if not isinstance(prototype, base.DriftDetector | base.BinaryDriftDetector):
-            raise TypeError(
-                f"`drift_detector` must be a river drift detector, got {name_of(prototype)}"
-            )
+        check_drift_detector(prototype)
         self.detector = prototype.clone()
         n_kept = _KEPT_AFTER_DRIFT if on_drift == "shrink" else 0
         self.recent: deque[Sample] = deque(maxlen=n_kept)
@@ -63,10 +59,12 @@ class DriftMonitor:
         """Raise if the detector can't take these labels; before the model learns one of them."""
         if not getattr(self.detector, "takes_probabilities", False):
             return
-        first, *others = labels
+        labels = list(labels)
         pos_val = getattr(self.detector, "pos_val", None)
-        for label in others if pos_val is None else (first, *others):
-            check_label_kind(label, first if pos_val is None else pos_val)
+        if pos_val is None:  # any of them may be the likeliest
+            pos_val = next((label for label in labels if isinstance(label, bool)), labels[0])
+        for label in labels:
+            check_beside(label, pos_val)
 
     def update(
         self,

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.active.base import ActiveLearningClassifier
 from river.base.typing import ClfTarget
-from river.utils.dataframe import into_frame, to_native_series
+from river.utils.dataframe import into_frame, into_series, to_native_series
 
+from streamcal._advice import about_features, shown
 from streamcal._validation import (
     LEAST_PROBABILITY,
     MOST_PROBABILITY,
@@ -20,7 +21,7 @@ from streamcal._validation import (
     as_weights,
     check_probability_range,
 )
-from streamcal.calibration.base import check_calibrator
+from streamcal.calibration.base import check_calibrator, is_calibrator
 from streamcal.wrappers.routing import last_step, name_of
 
 _ROUNDING = 1e-6  # by which a sum of probabilities may exceed 1
@@ -36,7 +37,14 @@ def check_classifier(classifier: Any) -> None:
                 "; for models of scikit-learn use OnlineCalibratedClassifier:"
                 " `from streamcal.sklearn import OnlineCalibratedClassifier`"
             )
-        raise TypeError(f"`classifier` must be a river classifier, got {name_of(final)}{hint}")
+        elif isinstance(final, base.Regressor):
+            hint = "; CalibratedRegressor calibrates a regressor"
+        elif isinstance(final, base.Transformer):
+            hint = f"; put a classifier after it: {type(final).__name__}() | classifier"
+        elif is_calibrator(final):
+            hint = "; the model comes first: CalibratedClassifier(classifier, calibrator)"
+        got = shown(final, base.Classifier) if isinstance(final, type) else name_of(final)
+        raise TypeError(f"`classifier` must be a river classifier, got {got}{hint}")
     if isinstance(final, ActiveLearningClassifier):
         raise TypeError(
             "`classifier` must predict probabilities only; calibrate the model inside"
@@ -92,29 +100,118 @@ def check_served(
         )
 
 
-def check_probabilities(raw: Mapping[ClfTarget, float]) -> None:
-    """Raise unless a model's probabilities lie in [0, 1], and no label is NaN."""
+def check_regressor(regressor: Any) -> None:
+    """Raise ``TypeError`` unless ``regressor`` is a river regressor."""
+    final = last_step(regressor)
+    if not isinstance(final, base.Regressor):
+        hint = ""
+        if isinstance(final, base.Classifier):
+            hint = "; CalibratedClassifier calibrates a classifier"
+        got = shown(final, base.Regressor) if isinstance(final, type) else name_of(final)
+        raise TypeError(f"`regressor` must be a river regressor, got {got}{hint}")
+
+
+def check_drift_detector(detector: Any) -> None:
+    """Raise ``TypeError`` unless a value is a drift detector of river."""
+    kinds = base.DriftDetector, base.BinaryDriftDetector
+    if not isinstance(detector, kinds):
+        got = shown(detector, kinds) if isinstance(detector, type) else name_of(detector)
+        raise TypeError(f"`drift_detector` must be a river drift detector, got {got}")
+
+
+def check_label_of_model(y: Any, raw: Mapping[ClfTarget, Any], classifier: Any) -> None:
+    """Raise ``ValueError`` if a label is text, and the model is one of False and True alone.
+
+    Such models of river fail when their scaler has learned the sample already.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> check_label_of_model("yes", {False: 0.5, True: 0.5}, linear_model.LogisticRegression())
+    Traceback (most recent call last):
+        ...
+    ValueError: `y` must be False or True for this model, got 'yes'; write True for the positive \
+label, as by `y == 'yes'`
+    """
+    if isinstance(y, str) and raw and all(isinstance(label, bool) for label in raw):
+        if not getattr(last_step(classifier), "_multiclass", True):
+            raise ValueError(
+                f"`y` must be False or True for this model, got {y!r}; write True for the positive"
+                f" label, as by `y == {y!r}`"
+            )
+
+
+def check_probabilities(raw: Mapping[ClfTarget, float], x: Any = None) -> None:
+    """Raise unless a model's probabilities lie in [0, 1], and no label is NaN.
+
+    ``x`` are the features that it has predicted, if they are known.
+    """
     for label, p in raw.items():
         if not (LEAST_PROBABILITY <= p <= MOST_PROBABILITY and label == label):
+            if p != p and x is not None:
+                raise ValueError(f"probabilities must lie in [0, 1], got {raw}{about_features(x)}")
             check_probability_range(raw)
             raise ValueError(f"labels of probabilities must not be NaN, got {raw}")
 
 
+def frame_of(X: Any) -> Any:
+    """Return features as a frame of narwhals, or raise.
+
+    Examples
+    --------
+    >>> frame_of([[1.0]])
+    Traceback (most recent call last):
+        ...
+    TypeError: `X` must be a data frame, such as pd.DataFrame(X), got [[1.0]]
+    """
+    try:
+        return into_frame(X)
+    except TypeError:
+        raise TypeError(
+            f"`X` must be a data frame, such as pd.DataFrame(X), got {shown(X)}"
+        ) from None
+
+
+def series_of(y: Any) -> Any:
+    """Return labels as a series of narwhals, or raise.
+
+    Examples
+    --------
+    >>> series_of([1, 0])
+    Traceback (most recent call last):
+        ...
+    TypeError: `y` must be a series, such as pd.Series(y), got [1, 0]
+    """
+    try:
+        return into_series(y)
+    except TypeError:
+        raise TypeError(f"`y` must be a series, such as pd.Series(y), got {shown(y)}") from None
+
+
 def check_n_rows(X: IntoDataFrame, n_samples: int) -> None:
     """Raise unless a frame has one row for each label."""
-    if len(into_frame(X)) != n_samples:
-        raise ValueError(f"`y` must have one label per row of `X`, got {n_samples}")
+    n_rows = len(frame_of(X))
+    if n_rows != n_samples:
+        raise ValueError(f"`y` must have one label per row of `X` ({n_rows}), got {n_samples}")
 
 
 def as_probability_columns(
-    columns: Mapping[ClfTarget, ArrayLike], n_samples: int, name: str
+    columns: Mapping[ClfTarget, ArrayLike], n_samples: int, name: str, X: Any = None
 ) -> dict[ClfTarget, NDArray[np.float64]]:
-    """Return the probabilities of a batch as vectors of ``n_samples`` by label, or raise."""
+    """Return the probabilities of a batch as vectors of ``n_samples`` by label, or raise.
+
+    ``X`` are the features, if a model has predicted them.
+    """
     checked = {}
     for label, column in columns.items():
         if label != label:
             raise ValueError(f"labels of probabilities must not be NaN, got {list(columns)}")
-        vector = as_vector(column, name)
+        vector = as_vector(column, name, finite=X is None)
+        if X is not None and np.isnan(vector).any():
+            at = int(np.argmax(np.isnan(vector)))
+            frame = into_frame(X)
+            hint = about_features(dict(zip(frame.columns, frame.row(at), strict=True)))
+            raise ValueError(f"`{name}` must be finite, got nan at position {at}{hint}")
         if len(vector) != n_samples:
             raise ValueError(
                 f"probabilities must have one row per label ({n_samples}), got {len(vector)}"

@@ -11,14 +11,9 @@ from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.base.typing import ClfTarget
-from river.utils.dataframe import (
-    into_frame,
-    into_series,
-    to_native_frame,
-    to_native_series,
-    to_numpy,
-)
+from river.utils.dataframe import into_frame, to_native_frame, to_native_series, to_numpy
 
+from streamcal._advice import fault_of_features
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import (
     as_weight,
@@ -59,9 +54,12 @@ from streamcal.wrappers.checks import (
     as_probability_columns,
     check_calibrator_of_labels,
     check_classifier,
+    check_label_of_model,
     check_n_rows,
     check_probabilities,
     check_served,
+    frame_of,
+    series_of,
 )
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
 from streamcal.wrappers.served import Served
@@ -136,7 +134,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         bytes; with `streamcal.monitoring.CalibrationDrift` it can.
     remember : int
         How many of the latest predictions are remembered until their labels arrive, see the notes.
-        A prediction whose label is late takes about 1.7 KB; with many labels .2 to .3 KB each.
+        A prediction whose label is late takes about 1.7 KB; with many labels 0.2 to 0.3 KB each.
 
     Raises
     ------
@@ -360,14 +358,22 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if self._monitor is not None:
             self._monitor.check_labels((y, *raw, *(shown or ())))
 
+        if type(y) is not bool:
+            check_label_of_model(y, raw, self.classifier)
+
         if found is None and served is None:
             self._memory.warn_if_late(x)
         if found is None or found.aside is None:
             self._memory.store_latest(self._make_ticket)
-        if w == 1.0 and not kwargs:
-            self.classifier.learn_one(x, y)
-        else:
-            self._call("learn_one", x, y, **kwargs, w=w)
+        try:
+            if w == 1.0 and not kwargs:
+                self.classifier.learn_one(x, y)
+            else:
+                self._call("learn_one", x, y, **kwargs, w=w)
+        except (TypeError, ValueError, AttributeError) as error:
+            if (fault := fault_of_features(x, error)) is error:
+                raise
+            raise fault from error
 
         steps: Sequence[Step] = ()
         if self._monitor is not None:
@@ -628,15 +634,20 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
         raw: Raw
-        if kwargs:
-            raw = self._call("predict_proba_one", x, **kwargs)
-        else:
-            raw = self.classifier.predict_proba_one(x)
+        try:
+            if kwargs:
+                raw = self._call("predict_proba_one", x, **kwargs)
+            else:
+                raw = self.classifier.predict_proba_one(x)
+        except (TypeError, ValueError, AttributeError) as error:
+            if (fault := fault_of_features(x, error)) is error:
+                raise
+            raise fault from error
         if type(raw) is not dict:
             check_mapping(raw)
-            check_probabilities(raw)
+            check_probabilities(raw, x)
         elif not are_probabilities(raw):  # obviously
-            check_probabilities(raw)
+            check_probabilities(raw, x)
         return raw
 
     def _calibrate(self, own: Raw, raw: Raw, x: Mapping[Any, Any]) -> dict[ClfTarget, float]:
@@ -761,7 +772,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         ValueError, TypeError
             As `learn_one`, and if lengths differ.
         """
-        series = into_series(y)
+        series = series_of(y)
         labels = series.to_list()
         check_n_rows(X, len(labels))
         for at, label in enumerate(labels):
@@ -772,7 +783,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if served is None:
             served = self._predict_raw_many(X, kwargs)
         columns = served if isinstance(served, Mapping) else self._columns_by_label(served)
-        own = as_probability_columns(columns, len(labels), name)
+        given = X if name == "probabilities" else None
+        own = as_probability_columns(columns, len(labels), name, given)
         if name == "served":
             check_served(own, self._labels_with(labels))
         raw = self._known.complete_many(own, len(labels))
@@ -782,6 +794,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_two_labels((*raw, *set(labels)))
         if self._monitor is not None and labels:
             self._monitor.check_labels((*set(labels), *raw))
+        for label in set(labels):
+            check_label_of_model(label, own, self.classifier)
 
         self._memory.store_latest(self._make_ticket)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
@@ -823,6 +837,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
     def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> IntoDataFrame:
         """Return the model's own probabilities, one column for each label."""
+        frame_of(X)  # or it raises
         frame: IntoDataFrame = self._call("predict_proba_many", X, **kwargs)
         return frame
 
@@ -831,7 +846,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
     ) -> tuple[list[ClfTarget], NDArray[np.float64]]:
         """Return labels, and their calibrated probabilities of shape ``(n_labels, n_samples)``."""
         n_samples = len(into_frame(X))
-        own = as_probability_columns(columns, n_samples, "probabilities")
+        own = as_probability_columns(columns, n_samples, "probabilities", X)
         raw = self._known.complete_many(own, n_samples)
         labels = list(raw)
         if not labels:

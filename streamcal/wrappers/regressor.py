@@ -1,6 +1,7 @@
 """A river regressor with recalibrated predictions."""
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
+from streamcal._advice import about_features, fault_of_features
 from streamcal._state import Arrays, Fields, Stateful, as_name, fill, nested
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator, check_calibrator
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.notebook.card import card
-from streamcal.wrappers.checks import add_batch_weights, as_batch_weights, check_n_rows
-from streamcal.wrappers.routing import AnyRegressor, BatchRouting, Features, last_step, name_of
+from streamcal.wrappers.checks import (
+    add_batch_weights,
+    as_batch_weights,
+    check_n_rows,
+    check_regressor,
+    frame_of,
+    series_of,
+)
+from streamcal.wrappers.routing import AnyRegressor, BatchRouting, Features
 from streamcal.wrappers.snapshot import ModelSnapshot
 
 
@@ -57,9 +66,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
     """
 
     def __init__(self, regressor: AnyRegressor, calibrator: Calibrator | None = None):
-        final = last_step(regressor)
-        if not isinstance(final, base.Regressor):
-            raise TypeError(f"`regressor` must be a river regressor, got {name_of(final)}")
+        check_regressor(regressor)
         if calibrator is None:
             calibrator = IsotonicCalibrator("squared")
         check_calibrator(calibrator, binary=False)
@@ -196,7 +203,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         ValueError, TypeError
             As `learn_one`, and if lengths differ.
         """
-        series = into_series(y)
+        series = series_of(y)
         labels = self._calibrator._check_labels(series.to_numpy())
         n_samples = len(labels)
         check_n_rows(X, n_samples)
@@ -217,14 +224,26 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the calibrated prediction for each row, in a series of the same library."""
+        frame_of(X)  # or it raises
         values = self._calibrator.predict_many(self._predict_raw_many(X, kwargs))
         return to_native_series(values, name=self._y_name, like=into_frame(X))
 
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> float:
         """Return the model's own prediction."""
-        if kwargs:
-            return as_score(self._call("predict_one", x, **kwargs), "prediction")
-        return as_score(self.regressor.predict_one(x), "prediction")
+        try:
+            if kwargs:
+                raw = self._call("predict_one", x, **kwargs)
+            else:
+                raw = self.regressor.predict_one(x)
+        except (TypeError, ValueError, AttributeError) as error:
+            if (fault := fault_of_features(x, error)) is error:
+                raise
+            raise fault from error
+        prediction = as_number(raw, "prediction")
+        if not math.isfinite(prediction):
+            hint = about_features(x)
+            raise ValueError(f"`prediction` must be a finite number, got {prediction}{hint}")
+        return prediction
 
     def _predict_raw_many(self, X: IntoDataFrame, kwargs: dict[str, Any]) -> NDArray[np.float64]:
         """Return the model's own predictions."""

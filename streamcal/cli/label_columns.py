@@ -1,0 +1,130 @@
+"""Columns of probabilities, one for each label: what ``--prob a,b,c`` means, and how it is read."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamcal.cli.rows import Check, Column, Requirement, Vector, probability_column
+
+if TYPE_CHECKING:
+    from streamcal.tables.base import Chunk
+
+_MOST_LABELS = 1_000
+_MOST_NAMED = 8  # in a message
+
+
+def columns_of_labels(prob: str) -> dict[str, str] | None:
+    """Return the label of each column that ``--prob`` names; None if it names only one column.
+
+    Raises
+    ------
+    ValueError
+        If a name is empty, or a column or a label is given twice.
+
+    Examples
+    --------
+    >>> columns_of_labels("cat,dog")
+    {'cat': 'cat', 'dog': 'dog'}
+    >>> columns_of_labels("p_cat=cat,p_dog=dog")
+    {'p_cat': 'cat', 'p_dog': 'dog'}
+    >>> columns_of_labels("calibrated")
+    """
+    parts = [part.strip() for part in prob.split(",")]
+    if len(parts) < 2:
+        return None
+    pairs = [(name, label if mark else name) for name, mark, label in map(_split, parts)]
+    if not all(name and label for name, label in pairs):
+        raise ValueError(
+            f"--prob must be a column, or columns as in `a,b,c` or `p_a=a,p_b=b`, got {prob!r}"
+        )
+    labels = dict(pairs)
+    if len(labels) < len(pairs) or len(set(labels.values())) < len(pairs):
+        raise ValueError(f"--prob must name each column and each label once, got {prob!r}")
+    if len(pairs) > _MOST_LABELS:
+        raise ValueError(f"--prob must name at most {_MOST_LABELS:,} columns, got {len(pairs):,}")
+    return labels
+
+
+def _split(part: str) -> tuple[str, str, str]:
+    name, mark, label = part.partition("=")
+    return name.strip(), mark, label.strip()
+
+
+@contextmanager
+def one_column(command: str, prob: str) -> Iterator[None]:
+    """Say which commands take several columns, if a table has none of this name."""
+    from streamcal.tables.base import TableError
+
+    try:
+        yield
+    except TableError as error:
+        if "," not in prob or not str(error).startswith(f"has no column `{prob}`"):
+            raise
+        raise TableError(
+            f"has no column `{prob}`: `{command}` takes one column of probabilities; `report`,"
+            " `watch`, `check` and `plot` take one for each label"
+        ) from None
+
+
+def check_alone(labels: Mapping[str, str] | None, **options: object) -> None:
+    """Raise ``ValueError`` if there are several columns, and an option that they do not go with.
+
+    Examples
+    --------
+    >>> check_alone({"a": "a", "b": "b"}, key="country")
+    Traceback (most recent call last):
+        ...
+    ValueError: --key does not go with several columns of --prob, here a, b
+    """
+    for name, value in options.items():
+        if labels is not None and value not in (None, ()):
+            raise ValueError(
+                f"--{name} does not go with several columns of --prob, here {_listed(list(labels))}"
+            )
+
+
+def reader_columns(prob: Mapping[str, str], label: str) -> list[Column]:
+    """Return the columns that are read: the probability of each label, and the true label."""
+    return [*map(probability_column, prob), _LabelColumn.of(label, tuple(prob.values()))]
+
+
+@dataclass(frozen=True)
+class _LabelColumn(Column):
+    """A column with names of labels, which become numbers from 0."""
+
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, labels: tuple[str, ...]) -> "_LabelColumn":
+        text = f"one of the labels of --prob, {_listed(labels)}"
+        known = Requirement(text, lambda codes: codes >= 0.0)
+        return cls(name, (known,), is_label=True, labels=labels)
+
+    def read(self, chunk: "Chunk") -> tuple[Vector, list[Check]]:
+        """Return the place of the label of each row, NaN for none, -1 for an unknown one."""
+        assert self.name is not None
+        places = {label: float(i) for i, label in enumerate(self.labels)}
+        places[""] = np.nan
+        cells = chunk.columns[self.name]
+        values = cells if isinstance(cells, list) else cells.to_pylist()
+        codes = np.array([places.get(_text_of(value), -1.0) for value in values])
+        (requirement,) = self.requirements
+        good = np.isnan(codes) | (codes >= 0.0)
+        return codes, [Check(self.name, requirement, good, is_label=True)]
+
+
+def _text_of(value: object) -> str:
+    """Return a cell as text: names and numbers as they are typed, booleans as JSON has them."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).strip()
+
+
+def _listed(names: "list[str] | tuple[str, ...]") -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
