@@ -97,6 +97,7 @@ NAV = {
         "report",
         "command-line",
         "sklearn",
+        "recipes",
         "scaling",
         "spark",
         "examples",

@@ -34,11 +34,12 @@ PARTS = {
     "monitoring": "Alarms",
     "plot": "Plots",
     "durable": "Crash-safe streams",
+    "report": "Numbers for Prometheus",
     "sklearn": "scikit-learn",
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "notebook", "report", "tables"}
+INTERNAL = {"cli", "kernels", "notebook", "tables"}
 
 
 def exported(module: ModuleType) -> list[str]:

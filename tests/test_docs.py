@@ -1,12 +1,16 @@
 """The site has every page and every public name, and the pictures can be drawn."""
 
+import contextlib
 import inspect
 import re
 import runpy
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from sphinx.application import Sphinx
 
@@ -141,10 +145,48 @@ def test_pictures_are_drawn_again_the_same(tmp_path: Path) -> None:
         assert b"<dc:date>" not in drawn
 
 
-def test_only_what_needs_a_cluster_is_shown_and_not_run() -> None:
+def test_only_what_needs_a_cluster_or_mlflow_is_shown_and_not_run() -> None:
     kinds = re.compile(r"^```py$", re.M)
     shown = {path.name for path in DOCS.glob("*.md") if kinds.search(path.read_text("utf-8"))}
-    assert shown <= {"spark.md", "scaling.md"}
+    assert shown <= {"spark.md", "scaling.md", "recipes.md"}
+
+
+def test_the_recipe_for_mlflow_runs_with_a_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow would hold other packages back; its part is a file that is logged and loaded."""
+    text = (DOCS / "recipes.md").read_text("utf-8")
+    (block,) = re.findall(r"^```py\n(.*?)^```$", text, re.M | re.S)
+    logged: dict[str, Any] = {}
+
+    def load_model(uri: str) -> Any:
+        model = logged["python_model"]
+        model.load_context(SimpleNamespace(artifacts=logged["artifacts"]))
+        return SimpleNamespace(predict=lambda data: model.predict(None, data))
+
+    def log_model(**given: Any) -> Any:
+        logged.update(given)
+        return SimpleNamespace(model_uri="runs:/a")
+
+    pyfunc = SimpleNamespace(PythonModel=object, log_model=log_model, load_model=load_model)
+    mlflow = SimpleNamespace(
+        pyfunc=pyfunc, start_run=contextlib.nullcontext, log_metric=lambda name, value: None
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.chdir(tmp_path)
+    hedge = streamcal.HedgedCalibrator()
+    p = np.linspace(0.0, 1.0, 200)
+    hedge.learn_many(p, p > 0.7)
+    names = {
+        "streamcal": streamcal,
+        "hedge": hedge,
+        "y_new": [0, 1],
+        "calibrated": [0.2, 0.8],
+        "log_loss": lambda y, q: 0.2,
+    }
+    exec(compile(block, "recipes.md", "exec"), names)
+    served: Any = names["served"]
+    assert np.array_equal(served.predict({"p": p}), hedge.predict_many(p))
 
 
 def test_every_file_that_a_page_names_exists() -> None:

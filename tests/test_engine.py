@@ -721,6 +721,27 @@ def test_what_comes_twice_counts_once() -> None:
     assert (join.n_joined, join.n_duplicates, join.n_waiting) == (1, 3, 0)
 
 
+def test_what_waits_is_found_by_its_id() -> None:
+    """It is what an event that comes next would be joined with, also after bytes."""
+    join, served = LabelJoin(3), Prediction(0.25, None)
+    join.add(score("a")._replace(served=served))
+    join.add(label("b", 1.0))
+    for each in (join, LabelJoin.from_bytes(join.to_bytes())):
+        assert each.find("a").served == served
+        assert each.find("b").y == 1.0
+        assert each.find("c") is each.find(None) is None
+    join.add(label("a"))
+    assert join.find("a") is None  # joined
+    join.add(score(None))
+    assert join.find("b") is not None
+    join.add(score(None))
+    assert join.find("b") is None  # a score would be too late
+    assert join.add(score("b")) is None
+    for bad, kind in (([], TypeError), (NAN, ValueError), ("\ud83d\ude00", ValueError)):
+        with pytest.raises(kind):
+            join.find(bad)
+
+
 def test_what_waits_in_vain_is_given_up() -> None:
     join = LabelJoin(3)
     join.add(score("never"))

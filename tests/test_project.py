@@ -289,6 +289,7 @@ def test_public_names_resolve_and_are_documented(name: Any) -> None:
         "metrics",
         "monitoring",
         "plot",
+        "report",
         "sklearn",
         "spark",
     ],

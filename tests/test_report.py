@@ -1058,8 +1058,11 @@ def tiny(n: Any, structure: Any = ("a",), source: str = "here") -> Any:
 
 
 @contextmanager
-def serving(build: Any, stamp: Any = None, **options: Any) -> Iterator[Any]:
-    server = watch.Server(watch.Source(build, stamp or object, **options))
+def serving(
+    build: Any, stamp: Any = None, *, host: str = watch.HOST, token: Any = None, **options: Any
+) -> Iterator[Any]:
+    source = watch.Source(build, stamp or object, **options)
+    server = watch.Server(source, host=host, token=token)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -1120,6 +1123,121 @@ def test_the_server_answers_its_own_page_only() -> None:
         assert page.structure(further) == page.structure(tiny(1))
         assert page.version(further) != version
         assert page.update(further)["html"]["source"] == "row 2"
+
+
+TOKEN = "a-token.of_20~letters"
+
+
+def asked(server: Any, path: str, **headers: str) -> tuple[int, Any, str]:
+    """Return status, headers and text of an answer."""
+    connection = http.client.HTTPConnection(watch.HOST, server.server_port)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", watch.HOST])
+def test_a_server_with_a_token_answers_who_has_it(host: str) -> None:
+    with serving(lambda: tiny(1), host=host, token=TOKEN) as server:
+        assert server.server_address[0] == host
+        assert server.url == f"http://{host}:{server.server_port}/"
+        wrong: list[tuple[str, dict[str, str]]] = [
+            *((path, {}) for path in ("/", "/data.json", "/metrics", "/nothing", "/?token=")),
+            *((f"/?token={each}", {}) for each in (TOKEN[:-1], f"{TOKEN}x", TOKEN.upper(), "%ff")),
+            *((f"/?token={TOKEN}&token={TOKEN}", {}), (f"/metrics?token={TOKEN}", {})),
+            *(("/", {"Authorization": each}) for each in ("Bearer", f"Basic {TOKEN}", "Bearer é")),
+            *(("/", {"Authorization": f"Bearer {each}"}) for each in (TOKEN[1:], f"{TOKEN} x")),
+            *(("/", {"Cookie": f"{server.cookie}={each}"}) for each in ("", "x", TOKEN, '"')),
+            ("/", {"Cookie": f"another={server.secret}"}),
+            ("/", {"Cookie": f"{server.cookie}={server.secret}", "Authorization": "Bearer x"}),
+        ]
+        for path, headers in wrong:
+            status, answered, text = asked(server, path, **headers)
+            assert status == 401, (path, headers)
+            assert answered["WWW-Authenticate"] == 'Bearer realm="streamcal"'
+            assert "n is 1" not in text
+            assert answered["Set-Cookie"] is None
+
+        for path in ("/", "/data.json", "/metrics"):  # any name: a proxy may have another
+            headers = {"Authorization": f"Bearer {TOKEN}", "Host": "stream.example"}
+            assert asked(server, path, **headers)[0] == 200
+
+        status, answered, text = asked(server, f"/?token={TOKEN}")
+        assert (status, answered["Location"], text) == (303, "./", "")
+        kept, *attributes = answered["Set-Cookie"].split("; ")
+        assert attributes == ["HttpOnly", "SameSite=Lax"]
+        assert TOKEN not in kept
+        for path in ("/", "/data.json", "/metrics"):
+            assert asked(server, path, Cookie=f"theme=dark; {kept}")[0] == 200
+        with serving(lambda: tiny(1), token=TOKEN) as another:
+            assert asked(another, "/", Cookie=kept)[0] == 401
+        connection = http.client.HTTPConnection(watch.HOST, server.server_port)
+        connection.putrequest("GET", "/metrics", skip_host=True)
+        connection.putheader("Authorization", f"Bearer {TOKEN}")
+        connection.endheaders()
+        assert connection.getresponse().status == 421
+        connection.close()
+
+
+def test_a_server_on_a_network_needs_a_token() -> None:
+    for host in ("0.0.0.0", "::", "", "192.0.2.1", "example"):
+        with pytest.raises(ValueError, match=f"must be given for --host {host}$"):
+            watch.Server(watch.Source(lambda: tiny(1), object), host=host)
+    for token in ("", "short", "x" * 15, "x" * 20 + "é", "x" * 20 + " ", "x" * 20 + "\n"):
+        for host in ("0.0.0.0", watch.HOST):
+            with pytest.raises(ValueError, match="must be at least 16 letters") as error:
+                watch.Server(watch.Source(lambda: tiny(1), object), host=host, token=token)
+            assert not token or token not in str(error.value)
+    with serving(lambda: tiny(1), host="localhost") as server:
+        assert server.server_address[0] == watch.HOST
+        assert fetch_page(server, "/")[0] == 200
+
+
+def test_a_server_listens_on_an_address_of_ipv6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving(lambda: tiny(1), host="::1", token=TOKEN) as server:
+        assert server.url == f"http://[::1]:{server.server_port}/"
+        connection = http.client.HTTPConnection("::1", server.server_port)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
+def test_watch_takes_host_and_token(run_db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = []
+    monkeypatch.setattr(
+        watch.Server,
+        "serve_forever",
+        lambda server, **_: served.append((server.host, server.token)),
+    )
+    monkeypatch.delenv("STREAMCAL_TOKEN", raising=False)
+    text = run("watch", run_db, "--port", 0, "--host", "0.0.0.0", "--token", TOKEN).stderr
+    assert re.search(r"http://0\.0\.0\.0:\d+/ shows .* to those who open it with \?token=;", text)
+    assert TOKEN not in text
+    run("watch", run_db, "--port", 0)
+    monkeypatch.setenv("STREAMCAL_TOKEN", TOKEN)
+    run("watch", run_db, "--port", 0, "--host", "0.0.0.0")
+    run("watch", run_db, "--port", 0)
+    assert served == [
+        ("0.0.0.0", TOKEN),
+        (watch.HOST, None),
+        ("0.0.0.0", TOKEN),
+        (watch.HOST, TOKEN),
+    ]
+    monkeypatch.delenv("STREAMCAL_TOKEN")
+    error = run("watch", run_db, "--host", "0.0.0.0", status=2).stderr
+    assert error == ("streamcal: --token (or STREAMCAL_TOKEN) must be given for --host 0.0.0.0\n")
+    error = run("watch", run_db, "--host", "0.0.0.0", "--token", "guess", status=2).stderr
+    assert "must be at least 16 letters" in error
+    assert "guess" not in error
+    error = run("watch", run_db, "--host", "nowhere.invalid", "--token", TOKEN, status=2).stderr
+    assert error.startswith("streamcal: --port 8765 of nowhere.invalid can't be used: ")
 
 
 def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time() -> None:
@@ -1488,6 +1606,22 @@ def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
             store.save({"b": calibrator}, 130)
             tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
             assert tab.inner_text("#live") == "live"
+
+
+def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None:
+    n = [1]
+    with serving(lambda: tiny(n[0]), clock=float, host="0.0.0.0", token=TOKEN) as server:
+        url = f"http://{watch.HOST}:{server.server_port}/"
+        tab = browser.new_page()
+        tab.set_content(f'<a href="{url}?token={TOKEN}">the page</a>')  # a link on another site
+        tab.click("a")
+        tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        assert tab.url == url
+        n[0] = 2
+        tab.wait_for_selector("#s-text:has-text('n is 2')")
+        assert tab.inner_text("#live") == "live"
+        assert tab.evaluate("document.cookie") == ""  # no script reads it
+        tab.close()
 
 
 def test_a_page_says_when_its_server_is_gone(browser: Any) -> None:

@@ -164,6 +164,28 @@ class LabelJoin(Stateful):
         do_all(*steps, partial(self.__dict__.update, changes))
         return joined
 
+    def find(self, id: Hashable) -> Event | None:
+        """Return the score or the label that waits under an id; None if neither does.
+
+        A service that is asked again for the same id answers what was served.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an event can't have this id.
+
+        Examples
+        --------
+        >>> join = LabelJoin(horizon=100)
+        >>> join.add(Event(0.7, id="a", served=Prediction(0.9, None)))
+        >>> join.find("a").served.value, join.find("b")
+        (0.9, None)
+        """
+        name_of(id)  # or it raises
+        arrived = self._room.latest(id)
+        # The next event would drop what came before that.
+        return self._room.get(arrived) if arrived > max(self._now - self.horizon, 0) else None
+
     def _freeze(self) -> tuple[Fields, Arrays]:
         arrived, ids, halves = zip(*self._room, strict=True) if self._room else ((), (), ())
         events = [event or Event(math.nan) for event in halves]

@@ -13,7 +13,7 @@ from streamcal.durable.timeline import LENGTH, RECENT, TIMELINE, Periods, Timeli
 from streamcal.metrics.log_loss import RULE
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
-from streamcal.report.prometheus import Metric, counter, gauge, loss_metrics
+from streamcal.report.prometheus import Metric, counter, exposition, gauge, loss_metrics
 from streamcal.report.table_sections import Scored, of_sample
 
 RAW, CALIBRATED = "score", "calibrated"
@@ -230,3 +230,43 @@ def metrics_of_run(run: Run) -> tuple[Metric, ...]:
         text = "When the store was last saved, in seconds since 1970."
         metrics.append(gauge("last_update_seconds", text, run.timeline.updated))
     return tuple(metrics)
+
+
+def prometheus_text(store: Store) -> str:
+    """Return the numbers of a run in the text format of Prometheus, as `watch` has them.
+
+    Parameters
+    ----------
+    store : Store
+        What `streamcal.durable.run` saves to. Inside `Store.reading` all numbers are of one commit.
+
+    Returns
+    -------
+    str
+        The body of an answer; its media type is ``text/plain``.
+
+    Raises
+    ------
+    TypeError
+        If it is no store.
+    StoreError
+        If it can't be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from streamcal import IsotonicCalibrator
+    >>> from streamcal.durable import Store, run
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Store(pathlib.Path(folder.name, "run.db")) as store:
+    ...     end = run([(0.2, 0), (0.9, 1)], IsotonicCalibrator(), lambda at, p: None, store)
+    ...     print(prometheus_text(store))
+    # HELP streamcal_events_total Events learned.
+    # TYPE streamcal_events_total counter
+    streamcal_events_total 2.0
+    ...
+    >>> folder.cleanup()
+    """
+    if not isinstance(store, Store):
+        raise TypeError(f"`store` must be a Store, got {store!r}")
+    return exposition(metrics_of_run(Run(store)))
