@@ -3,7 +3,6 @@
 import os
 import pickle
 import re
-import signal
 from typing import Any
 
 import numpy as np
