@@ -41,7 +41,9 @@ def test_the_curve_and_the_choice_are_drawn() -> None:
     assert display.decision.k in x
     assert len(x) < 2_100
     labels = [area.get_text() for area in display.legend_.findobj(TextArea)]
-    assert f"k = {display.decision.k:,}: {display.decision.expected:.4f}" in labels
+    k, n = display.decision.k, len(display.probabilities)
+    threshold, best = display.probabilities[k - 1], display.decision.expected
+    assert f"label {k:,} of {n:,} as 1 (p ≥ {threshold:.2g}): {display.name} {best:.3g}" in labels
     again = display.plot(ax=Figure().subplots())
     assert again is display
 

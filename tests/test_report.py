@@ -1441,6 +1441,13 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_night(
         assert pdf.startswith(b"%PDF")
 
 
+def test_of_a_large_number_it_is_enough_to_know_that() -> None:
+    table = Table("t", "T", ("name", "error"), (("a", 10.5), ("b", 9.5)), most={1: 10.0})
+    html = page.render(Report("title", "source", (Section("s", "S", "text", (), (table,)),)))
+    assert 'data-value="10.5">&gt; 10</td>' in html
+    assert 'data-value="9.5">9.5000</td>' in html
+
+
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_everybody_can_use_it(
     browser: Any, table: Any, late_db: Any, kinds_db: Any, width: int, scheme: str
@@ -1454,6 +1461,10 @@ def test_everybody_can_use_it(
         with opened(browser, out.as_uri(), **view) as tab:
             assert violations(tab) == []
             assert tab.evaluate(CUT) == []
+    build = open_subject(late_db, Given()).report
+    with serving(build) as server, opened(browser, server.url, **view) as tab:
+        assert violations(tab) == []
+        assert tab.evaluate(CUT) == []
 
 
 def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_db: Any) -> None:

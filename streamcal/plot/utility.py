@@ -128,14 +128,22 @@ class UtilityCurveDisplay:
         (levels,) = ax.plot(below, self.probabilities[below - 1], color=muted(ax), linestyle=":")
         k, best = self.decision.k, self.decision.expected
         (dot,) = ax.plot([k], [best], "o", color=chosen)
-        ax.vlines(k, *ax.get_ylim(), color=chosen, linewidth=0.8)
+        ax.axvline(k, color=chosen, linewidth=0.8)
         ax.set_xlabel("Samples labelled 1, the likeliest first")
         ax.set_ylabel("Utility, probability")
         ax.set_xlim(0, max(n, 1))
+        if self.utilities.min() >= 0.0 and self.utilities.max() <= 1.0:
+            ax.set_ylim(0.0, 1.03)
         from streamcal.plot._fitted import Entry, add_legend
 
         words = (f"expected {self.name}", "probability of the last one labelled 1")
-        entries = [*map(Entry, (curve, levels), words), Entry(dot, f"k = {k:,}: {best:.4f}")]
+        entries = [*map(Entry, (curve, levels), words), Entry(dot, self._in_words())]
         self.legend_ = add_legend(ax, entries)
         self.ax_, self.figure_, self.lines_ = ax, figure_of(ax), [curve, levels]
         return self
+
+    def _in_words(self) -> str:
+        """Return the decision as a sentence."""
+        k, n = self.decision.k, len(self.probabilities)
+        least = f" (p ≥ {self.probabilities[k - 1]:.2g})" if k else ""
+        return f"label {k:,} of {n:,} as 1{least}: {self.name} {self.decision.expected:.3g}"

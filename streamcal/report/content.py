@@ -6,8 +6,8 @@ makes a page of all. So a test can compare what a browser shows with what the li
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
@@ -94,7 +94,8 @@ class Table:
     """Rows of numbers and words with headers.
 
     ``bars`` is the index of a column whose values, in [0, 1], are also shown as bars. A reader can
-    sort a ``sortable`` table by any column.
+    sort a ``sortable`` table by any column. ``most`` has the greatest numbers shown, by the
+    index of the column; of a greater one it is enough to know that.
     """
 
     id: str
@@ -103,6 +104,12 @@ class Table:
     rows: tuple[Cells, ...]
     bars: int | None = None
     sortable: bool = False
+    most: Mapping[int, float] = field(default_factory=dict)
+
+    def show(self, cell: str | float, column: int) -> str:
+        """Return the text of a cell."""
+        most = self.most.get(column, math.inf)
+        return f"> {most:g}" if isinstance(cell, float) and cell > most else shown(cell)
 
     @property
     def is_wide(self) -> bool:

@@ -17,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from streamcal.report import charts
-from streamcal.report.content import Report, moment, shown
+from streamcal.report.content import Report, moment
 from streamcal.report.words import WORDS
 
 _POLICY = (
@@ -139,5 +139,5 @@ def _template(name: str) -> Any:
     environment = Environment(
         loader=FunctionLoader(_own_file), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters |= {"shown": shown, "moment": moment}
+    environment.filters["moment"] = moment
     return environment.get_template(name)

@@ -23,6 +23,7 @@ _HEADER = (
     *("Observed", "Observed, low", "Observed, high"),
     *("Error before", "Error after", "p-value after"),
 )
+_MOST = dict.fromkeys((7, 8), 10.0)  # an error of more standard errors is no chance
 _NORMAL_QUANTILE = 1.6448536  # of a two-sided interval at `LEVEL`
 
 Vector = NDArray[np.float64]
@@ -96,10 +97,11 @@ def of_segments(compared: Compared) -> Section:
     )
     numbers = zip(*(column[:n_shown].tolist() for column in columns), strict=True)
     rows: list[Cells] = [(name, *cells) for name, cells in zip(names, numbers, strict=True)]
-    tables = [Table("worst-segments", "The worst segments", _HEADER, tuple(rows[:_N_WORST]))]
+    worst = tuple(rows[:_N_WORST])
+    tables = [Table("worst-segments", "The worst segments", _HEADER, worst, most=_MOST)]
     if len(rows) > _N_WORST:
         caption = "Errors by segment"
-        tables.append(Table("segment-errors", caption, _HEADER, tuple(rows), sortable=True))
+        tables.append(Table("segment-errors", caption, _HEADER, tuple(rows), None, True, _MOST))
     text = f"{n:,} segments of at least {MIN_SAMPLES} rows, the clearest error after calibration"
     text += f" first; the {n_shown} worst are shown." if n > n_shown else " first."
     text += (
