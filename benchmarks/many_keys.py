@@ -1,9 +1,10 @@
 """What many keys cost `durable.run`, beside one stream without keys.
 
     python benchmarks/many_keys.py [--events 200000] [--only platt] [--keys zipf] [--runs 3]
+        [--batch 1000]
 
-Streams of events in batches of 1,000 go through `run` into a store. ``--keys`` says how keys are
-drawn; the default is the first four:
+Streams of events in batches of ``--batch`` go through `run` into a store. ``--keys`` says how keys
+are drawn; the default is the first four:
 
 * none: one calibrator for all events;
 * a number of keys that are equally frequent: 10 and 1000, or any other;
@@ -35,6 +36,7 @@ import numpy as np
 from river import linear_model
 
 from streamcal import (
+    AnytimeCalibrator,
     BetaCalibrator,
     Calibrator,
     HedgedCalibrator,
@@ -49,11 +51,13 @@ from streamcal.durable import Event, Store, run
 BATCH = 1_000
 KINDS: dict[str, Callable[[], Calibrator]] = {
     "isotonic": lambda: IsotonicCalibrator(window=200),
+    "isotonic-5000": lambda: IsotonicCalibrator(window=5_000),
     "platt": PlattCalibrator,
     "hedge": HedgedCalibrator,
     "beta": BetaCalibrator,
     "histogram": HistogramCalibrator,
     "venn-abers": lambda: VennAbersCalibrator(window=200),
+    "anytime": lambda: AnytimeCalibrator("absolute", window=200),
 }
 FIRST = ("isotonic", "platt", "hedge")
 KEYS = ("none", "10", "1000", "zipf")
@@ -93,27 +97,29 @@ def written() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
 
-def measure(kind: str, how: str, n: int) -> tuple[float, float]:
+def measure(kind: str, how: str, n: int, batch: int) -> tuple[float, float]:
     """Return microseconds and bytes per event of the second half of a stream."""
     events = events_of(how, n)
     gc.freeze()  # the collector would look at all events again and again
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "run.db")) as store:
         many = how in ("zipf", "once") or (how.isdecimal() and int(how) > MOST_LIVE)
         keyed = KeyedCalibrator(KINDS[kind](), max_live=MOST_LIVE if many else None, store=store)
-        run(events[: n // 2], keyed, _nowhere, store=store, batch_size=BATCH)
+        run(events[: n // 2], keyed, _nowhere, store=store, batch_size=batch)
         gc.collect()
         before, begun = written(), time.perf_counter()
-        run(events, keyed, _nowhere, store=store, batch_size=BATCH)
+        run(events, keyed, _nowhere, store=store, batch_size=batch)
         took = time.perf_counter() - begun
         return took / (n - n // 2) * 1e6, (written() - before) / (n - n // 2)
 
 
-def measure_at_once(kind: str, how: str, n: int, n_processes: int) -> tuple[float, float]:
+def measure_at_once(
+    kind: str, how: str, n: int, batch: int, n_processes: int
+) -> tuple[float, float]:
     """Return what `measure` does, for processes that run at the same time."""
     if n_processes == 1:
-        return measure(kind, how, n)
+        return measure(kind, how, n, batch)
     with multiprocess.Pool(n_processes) as pool:
-        each = pool.starmap(measure, [(kind, how, n)] * n_processes)
+        each = pool.starmap(measure, [(kind, how, n, batch)] * n_processes)
     took, size = np.mean(each, axis=0)
     return took / n_processes, size
 
@@ -165,6 +171,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", choices=KINDS, action="append")
     parser.add_argument("--keys", action="append", help="none, a number, zipf, hot or once")
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--no-peers", action="store_true")
     args = parser.parse_args()
@@ -172,10 +179,10 @@ def main() -> None:
         for how in args.keys or KEYS:
             ratios, found = [], []
             for _ in range(args.runs):
-                base = measure_at_once(kind, "none", args.events, args.processes)
+                base = measure_at_once(kind, "none", args.events, args.batch, args.processes)
                 found.append(base)
                 if how != "none":
-                    found[-1] = measure_at_once(kind, how, args.events, args.processes)
+                    found[-1] = measure_at_once(kind, how, args.events, args.batch, args.processes)
                 ratios.append(found[-1][0] / base[0])
             took, size = np.median(found, axis=0)
             print(
