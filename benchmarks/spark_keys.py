@@ -2,6 +2,7 @@
 
     python -m benchmarks.spark_keys [--keys 1000 10000 100000 1000000] [--rows 3] [--rounds 2]
     python -m benchmarks.spark_keys --known 1000000
+    python -m benchmarks.spark_keys --skewed 300000
 
 In `local[2]`, from Parquet files to a sink that keeps nothing. A query has a micro-batch of ten
 keys, which starts all processes; then one that makes the state of each key, and one that reads and
@@ -13,8 +14,9 @@ writes it, with so many rows of each key in each. It keeps
   a stream without buckets); only up to 10⁵ keys.
 
 With ``--known`` a query has states of 200 samples for so many keys, of `IsotonicCalibrator`, made
-in micro-batches of 10⁵ keys; then three micro-batches of 1,000 rows of random keys. Needs the extra
-`spark` and Java.
+in micro-batches of 10⁵ keys; then three micro-batches of 1,000 rows of random keys. With
+``--skewed`` micro-batches have so many rows: of 1,000 equal keys; a third of them of one key; keys
+by Zipf's law (1.2); and a new key in each row. Needs the extra `spark` and Java.
 """
 
 import argparse
@@ -162,6 +164,32 @@ def few_of_many(spark: Any, n_keys: int) -> None:
     print("1,000 rows of them (s)", *(f"{time:.2f}" for time in times[-3:]), flush=True)
 
 
+def skewed(spark: Any, n_rows: int, n_rounds: int) -> None:
+    """Print how long micro-batches of as many rows take, by how their keys are drawn."""
+    random = np.random.default_rng(2)
+
+    def equal() -> np.ndarray:
+        return random.integers(1_000, size=n_rows)
+
+    streams = {
+        "equal": [equal() for _ in range(3)],
+        "hot": [np.where(random.random(n_rows) < 1 / 3, -1, equal()) for _ in range(3)],
+        "zipf": [np.minimum(random.zipf(1.2, n_rows), 10**6) for _ in range(3)],
+        "once": [np.arange(at * n_rows, (at + 1) * n_rows) for at in range(3)],
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for how, batches in streams.items():
+            write_stream(folder / how, [np.arange(10), *batches])
+            for turn in range(n_rounds):
+                times = run(spark, folder / how, folder / f"{how} {turn}", calibrated)
+                n_keys = [len(np.unique(keys)) for keys in batches]
+                shown = ", ".join(
+                    f"{time:.2f} s ({n:,} keys)" for time, n in zip(times, n_keys, strict=True)
+                )
+                print(f"{n_rows:,} rows, {how:5}: {shown}", flush=True)
+
+
 def main() -> None:
     """Print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -169,10 +197,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3, help="of a key in a micro-batch")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--known", type=int, help="keys of which some occur; in place of --keys")
+    parser.add_argument("--skewed", type=int, help="rows of a micro-batch; in place of --keys")
     arguments = parser.parse_args()
     spark = session(java_options="")
     if arguments.known is not None:
         few_of_many(spark, arguments.known)
+    elif arguments.skewed is not None:
+        skewed(spark, arguments.skewed, arguments.rounds)
     else:
         for n_keys in arguments.keys:
             all_keys(spark, n_keys, arguments.rows, arguments.rounds)
