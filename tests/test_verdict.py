@@ -1,6 +1,7 @@
 """The verdict of a report: what it says is true, and chance is not reported."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,14 @@ def test_the_evidence_is_that_of_the_test() -> None:
     assert f"reaches {largest}. By the best bet {test.in_words}" in words
     assert "stays small" in evidence_in_words("p", true, y, place)
     assert "is infinite" in evidence_in_words("p", np.zeros(2), np.ones(2), place)
+
+
+def test_the_evidence_begins_where_probabilities_are_first_wrong() -> None:
+    p = np.random.default_rng(7).random(20_000)
+    y = draw(np.where(np.arange(20_000) < 10_000, p**2, np.sqrt(p)))
+    words = evidence_in_words("p", p, y, "row {}".format)
+    at = int(re.findall(r"about row (\d+)", words)[0])
+    assert at < 200
 
 
 def test_the_verdict_on_a_table() -> None:

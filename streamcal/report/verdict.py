@@ -291,18 +291,18 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
     >>> evidence_in_words("p", p, np.ones(1000), lambda at: f"row {at + 1}")[:47]
     'The evidence against p begins at about row 1: i'
     """
-    bets = new_bets(spends=True)
-    bets.update_many(p, y, np.ones(len(y)))
-    if bets.largest < -math.log(LEVEL):
+    bets, w, limit = new_bets(spends=True), np.ones(len(y)), -math.log(LEVEL)
+    at = bets.update_many(p, y, w, limit)
+    where = place(min(bets.since(), len(p) - 1))  # of the bet that raises the alarm
+    bets.update_many(p[at:], y[at:], w[at:])
+    if bets.largest < limit:
         most = math.exp(bets.largest)
         return f"The evidence against {name} stays small: its e-value is at most {most:.3g}."
-    where = place(min(bets.since(), len(p) - 1))
-    verb = "is" if math.isinf(bets.largest) else "reaches"
-    return (
-        f"The evidence against {name} begins at about {where}: its e-value {verb}"
-        f" {e_value_in_words(bets.largest)}."
-        f" By the best bet {leader_in_words(bets)}."
-    )
+    begins = f"The evidence against {name} begins at about {where}: its e-value"
+    if math.isinf(bets.largest):  # and each bet has won
+        return f"{begins} is {e_value_in_words(bets.largest)}."
+    best = f"By the best bet {leader_in_words(bets)}"
+    return f"{begins} reaches {e_value_in_words(bets.largest)}. {best}."
 
 
 def _signed(number: float) -> str:
