@@ -47,7 +47,10 @@ def test_periods_are_those_of_the_calendar(tmp_path: Path) -> None:
     assert over.text.startswith("In weeks. ")  # a day has 48 rows
     assert over.tables[0].header[0] == "week"
     starts = ["2026-02-23", "2026-03-02", "2026-03-09", "2026-03-16", "2026-03-23"]
-    assert [row[0] for row in over.tables[0].rows] == starts
+    rows = [48, 336, 336, 336, 144]  # of half an hour; the first week ends with a Sunday, 1 March
+    named = [f"{day} ({n:,} rows)" for day, n in zip(starts, rows, strict=True)]
+    assert [row[0] for row in over.tables[0].rows] == named
+    assert " of 5 weeks" in page.verdict[0] or "in all 5 weeks" in page.verdict[0]
     for chart in over.charts:
         assert chart.x == "time"
         milliseconds = [1000.0 * datetime.fromisoformat(f"{day}T00Z").timestamp() for day in starts]
@@ -109,6 +112,7 @@ def test_two_parts_are_shown_side_by_side(tmp_path: Path) -> None:
         (["--time", "at", "--since", "2026-03-01"], 1, "so --since must be between these, got"),
         (["--time", "at", "--since", "2026-03-11T00Z"], 1, "so --since must be one without a zone"),
         (["--time", "when"], 1, "has no column `when`"),
+        (["--time", "y"], 2, "--time must be another column than --label, got 'y'"),
     ],
 )
 def test_what_is_no_time_of_the_rows_is_refused(

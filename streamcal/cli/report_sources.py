@@ -79,6 +79,9 @@ def open_subject(
 
     kind = format_of(source, given=given.file_format)
     labels = None if given.prob is None else columns_of_labels(given.prob)
+    for name in ("score", "label", "prob"):
+        if given.time is not None and given.time == getattr(given, name):
+            raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
         check_alone(labels, score=given.score, key=key, segment=segment, since=since)
@@ -87,7 +90,9 @@ def open_subject(
         answers = _AnswerColumns(given.label, labels, given.time)
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
-        raise ValueError(f"{source} is not a store, and a table needs --score and --label")
+        missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
+        needed = " and ".join(missing)
+        raise ValueError(f"{source} is not a store, and a table needs {needed}")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
         raise ValueError(
             f"--segment must name different columns, at most {_MOST_FIELDS}, got"

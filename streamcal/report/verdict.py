@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
 from streamcal.report.content import listed
+from streamcal.report.periods import Periods
 
 LEVEL = 0.01
 """The probability of a false statement of each kind, if all is calibrated or equally good."""
@@ -227,11 +228,11 @@ def gain_in_words(gain: Gain) -> str:
     )
 
 
-def losses_in_words(before: Vector, after: Vector) -> str:
+def losses_in_words(before: Vector, after: Vector, periods: Periods | None = None) -> str:
     """Return a sentence about log losses, and how much of their difference a few rows make.
 
-    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order. They are counted in
-    at most ten periods of at least 200 samples.
+    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order. Without ``periods``
+    they are counted in at most ten of at least 200 samples.
 
     Examples
     --------
@@ -242,9 +243,15 @@ def losses_in_words(before: Vector, after: Vector) -> str:
     >>> losses_in_words(before, after)[50:]
     '4 of 1,000 rows make more than half of the difference.'
     """
-    n_periods = max(1, min(_MOST_PERIODS, len(before) // _LEAST_ROWS))
-    parts = [np.array_split(losses, n_periods) for losses in (before, after)]
-    words = periods_in_words(*(np.array([part.mean() for part in each]) for each in parts))
+    if periods is None:
+        n_periods = max(1, min(_MOST_PERIODS, len(before) // _LEAST_ROWS))
+        cuts = [int(cut) for cut in np.linspace(0, len(before), n_periods + 1)[1:-1]]
+        name = "periods"
+    else:
+        cuts, name = periods.bounds[1:-1], periods.words
+    parts = [np.split(losses, cuts) for losses in (before, after)]
+    means = [np.array([part.mean() for part in each]) for each in parts]
+    words = periods_in_words(*means, name)
     difference = before - after
     total = float(difference.sum())
     shares = np.cumsum(np.sort(difference * math.copysign(1.0, total))[::-1])
@@ -256,7 +263,7 @@ def losses_in_words(before: Vector, after: Vector) -> str:
     return f"Log loss {change(before.mean(), after.mean())}{words}."
 
 
-def periods_in_words(before: Vector, after: Vector) -> str:
+def periods_in_words(before: Vector, after: Vector, name: str = "periods") -> str:
     """Return in how many periods the loss is lower, from its means; "" if there is only one.
 
     Examples
@@ -268,8 +275,8 @@ def periods_in_words(before: Vector, after: Vector) -> str:
     if n < 2 or (before == after).all():
         return ""
     if n_lower in (0, n) and (before != after).all():
-        return f", {'lower' if n_lower else 'higher'} in all {n} periods"
-    return f", lower in {n_lower} of {n} periods"
+        return f", {'lower' if n_lower else 'higher'} in all {n} {name}"
+    return f", lower in {n_lower} of {n} {name}"
 
 
 def change(before: float, after: float) -> str:
