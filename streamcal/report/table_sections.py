@@ -173,9 +173,9 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
     if scored.comparable:
         columns.insert(0, (score, scored.raw))
         gain = verdict.compare(scored.raw, scored.calibrated, y)
-        losses = (log_losses(y, p) for _, p in columns)
+        before, after = (log_losses(y, p) for _, p in columns)
         periods = None if scored.times is None else scored.periods()
-        change = verdict.losses_in_words(*losses, periods)
+        change = verdict.losses_in_words(before, after, periods)
         sentences.append(f"{change} {verdict.gain_in_words(gain)}")
     for name, p in columns:
         evidence = verdict.evidence_in_words(name, p, y, scored.place)
@@ -431,11 +431,11 @@ def _window_table(
     )
     parts = [windows.mcb, windows.chance, windows.losses, windows.evidence]
     columns = np.column_stack(parts).tolist()
-    names: Sequence[str | int] = periods.names
+    firsts = list(periods.names)
     if periods.axis == "time":  # other windows have nearly equally many rows
         counts = np.diff(periods.bounds).tolist()
-        names = [f"{name} ({n:,} rows)" for name, n in zip(periods.names, counts, strict=True)]
-    rows = tuple((name, *cells) for name, cells in zip(names, columns, strict=True))
+        firsts = [f"{name} ({n:,} rows)" for name, n in zip(periods.names, counts, strict=True)]
+    rows = tuple((name, *cells) for name, cells in zip(firsts, columns, strict=True))
     return Table("over-time-numbers", "The windows in numbers", header, rows)
 
 

@@ -249,9 +249,10 @@ def losses_in_words(before: Vector, after: Vector, periods: Periods | None = Non
         name = "periods"
     else:
         cuts, name = periods.bounds[1:-1], periods.words
-    parts = [np.split(losses, cuts) for losses in (before, after)]
-    means = [np.array([part.mean() for part in each]) for each in parts]
-    words = periods_in_words(*means, name)
+    earlier, later = (
+        np.array([part.mean() for part in np.split(losses, cuts)]) for losses in (before, after)
+    )
+    words = periods_in_words(earlier, later, name)
     difference = before - after
     total = float(difference.sum())
     shares = np.cumsum(np.sort(difference * math.copysign(1.0, total))[::-1])
