@@ -205,7 +205,8 @@ def _bad_features(x: Any) -> str:
     """Return the first feature of a sample that is no finite number, in words; "" if all are."""
     for name, value in x.items() if isinstance(x, Mapping) else ():
         if not _is_finite(value):
-            return f"the feature {name!r} is {shown(value)}"
+            long = isinstance(value, int)  # greater than any float
+            return f"the feature {name!r} is {'too large an int' if long else shown(value)}"
     return ""
 
 

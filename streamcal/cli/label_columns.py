@@ -122,6 +122,8 @@ def _text_of(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():  # a column of ints with empty cells
+        return str(int(value))
     return str(value).strip()
 
 
