@@ -128,6 +128,19 @@ def test_labels_of_a_column_of_floats(tmp_path: Path) -> None:
     assert json.loads(result.stderr)["rows"] == 2
 
 
+def test_names_with_commas_stand_in_quotes(table: Path) -> None:
+    table.write_text('"a, b",c,y\n0.5,0.5,1\n0.5,0.5,0\n', encoding="utf-8")
+    printed = run("check", table, '--prob="a, b"', "--label=y", "--json").stderr
+    assert json.loads(printed)["rows"] == 2
+    printed = run("check", table, '--prob="a, b"=0, c=1', "--label=y", "--json").stderr
+    assert json.loads(printed)["labels"] == 2
+    picture, page = table.with_name("p.svg"), table.with_name("r.html")
+    run("plot", table, '--prob="a, b"', "--label=y", "--out", picture)
+    run("report", table, "--score=c", '--prob="a, b"', "--label=y", "--out", page)
+    assert picture.exists()
+    assert page.exists()
+
+
 def test_a_label_that_had_the_probability_0(table: Path) -> None:
     table.write_text("p,y\n0,1\n0.5,1\n", encoding="utf-8")
     result = run("check", table, "--prob=p", "--label=y", "--json", status=3)

@@ -210,8 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
             return _are_equal(given.strip(), self.server.token or "")
         # Cookies of other servers on this machine come, too, and need not have any form.
         pairs = (pair.strip().partition("=") for pair in self.headers.get("Cookie", "").split(";"))
-        given = [value for name, _, value in pairs if name == self.server.cookie]
-        return any(_are_equal(value, self.server.secret) for value in given)
+        found = [value for name, _, value in pairs if name == self.server.cookie]
+        return any(_are_equal(value, self.server.secret) for value in found)
 
     def _send(
         self, status: HTTPStatus, kind: str, text: str, more: Mapping[str, str] | None = None

@@ -99,10 +99,7 @@ class Chunk:
         if isinstance(value, pa.Scalar):
             try:
                 value = value.as_py()
-            except (
-                ValueError,
-                OverflowError,
-            ):  # no datetime of Python: an unknown zone, year 10000
+            except (ValueError, OverflowError):  # an unknown zone, the year 10000
                 value = value.value
         text = "nothing" if value is None or value == "" else repr(value)
         return text if len(text) <= 60 else text[:57] + "..."

@@ -95,7 +95,8 @@ def _parse(values: Sequence[Any]) -> Times:
 def _from_integers(column: pa.Array, per_second: float, *, has_zone: bool) -> Times:
     """Return times from whole numbers, which may be no datetime of Python."""
     empty = np.from_dlpack(column.is_null().cast(pa.uint8())).astype(np.bool_)
-    seconds = np.from_dlpack(column.cast(pa.int64()).fill_null(0)) / per_second
+    numbers = np.from_dlpack(column.cast(pa.int64()).fill_null(0)).astype(np.float64)
+    seconds = numbers / per_second
     bad = empty | ~((seconds >= _BEGIN) & (seconds < _END))
     return Times(np.where(bad, math.nan, seconds), np.full(len(seconds), has_zone))
 
