@@ -169,6 +169,8 @@ def about_features(x: Any) -> str:
     --------
     >>> about_features({"a": 1.0, "b": float("nan")})
     "; the feature 'b' is nan: leave it out, or fill it in by river's StatImputer"
+    >>> about_features({"a": 10**400})[:38]
+    "; the feature 'a' is too large an int:"
     >>> about_features({"a": 1.0})
     '; perhaps the model has learned NaN or infinity: begin with a new one'
     """

@@ -836,7 +836,7 @@ def test_times_that_python_cannot_hold_are_none() -> None:
     begin, end = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"
     bad = ["0001-01-01T00:00+01:00", "9999-12-31T23:30-01:00", "-2e11", "1772000000000", "-1e400"]
     times = as_times([begin, end, *bad])
-    assert times.seconds[:2].tolist() == [-62135596800.0, 253402300799.0]
+    assert times.seconds[:2].tolist() == [-719_162 * 86_400, 2_932_897 * 86_400 - 1]
     assert np.isnan(times.seconds[2:]).all()
     for seconds in times.seconds[:2].tolist():
         assert time_in_words(seconds, "")[:4] in ("0001", "9999")
