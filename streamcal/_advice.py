@@ -169,6 +169,8 @@ def about_features(x: Any) -> str:
     --------
     >>> about_features({"a": 1.0, "b": float("nan")})
     "; the feature 'b' is nan: leave it out, or fill it in by river's StatImputer"
+    >>> about_features({"a": 10**400})[:38]
+    "; the feature 'a' is too large an int:"
     >>> about_features({"a": 1.0})
     '; perhaps the model has learned NaN or infinity: begin with a new one'
     """
@@ -205,7 +207,8 @@ def _bad_features(x: Any) -> str:
     """Return the first feature of a sample that is no finite number, in words; "" if all are."""
     for name, value in x.items() if isinstance(x, Mapping) else ():
         if not _is_finite(value):
-            return f"the feature {name!r} is {shown(value)}"
+            long = isinstance(value, int)  # greater than any float
+            return f"the feature {name!r} is {'too large an int' if long else shown(value)}"
     return ""
 
 

@@ -265,7 +265,8 @@ def check_order(scores: Any, vector: NDArray[np.float64], labels: NDArray[np.flo
     >>> check_order([1, 0, 1], np.array([1.0, 0.0, 1.0]), np.array([0.25, 0.75, 0.5]))
     Traceback (most recent call last):
     ...
-    ValueError: `scores` must come before `y`, got 0 and 1 as scores, and 0.25 as a label
+    ValueError: `scores` must come before `y`, got 0 and 1 as scores, and 0.25 as a label; \
+if that is meant, scores must be floats
     """
     if len(vector) < 2 or np.asarray(scores).dtype.kind not in "bui":
         return
@@ -273,7 +274,7 @@ def check_order(scores: Any, vector: NDArray[np.float64], labels: NDArray[np.flo
     if shares.any() and ((vector == 0.0) | (vector == 1.0)).all():
         raise ValueError(
             "`scores` must come before `y`, got 0 and 1 as scores, and"
-            f" {labels[np.argmax(shares)]} as a label"
+            f" {labels[np.argmax(shares)]} as a label; if that is meant, scores must be floats"
         )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streamcal.monitoring import CalibrationTest, e_bh
@@ -116,6 +118,27 @@ def test_labels_that_are_no_columns(table: Path) -> None:
         ([f"--prob={','.join(map(str, range(1001)))}"], 2, "--prob must name at most 1,000"),
     ):
         assert message in run("check", table, *arguments, "--label=y", status=status).stderr
+
+
+def test_labels_of_a_column_of_floats(tmp_path: Path) -> None:
+    """Ints with empty cells are floats for pandas."""
+    columns = {"a": [0.5, 0.2, 0.1], "b": [0.5, 0.8, 0.9], "y": pa.array([0.0, None, 1.0])}
+    pq.write_table(pa.table(columns), path := tmp_path / "t.parquet")
+    result = run("check", path, "--prob=a=0,b=1", "--label=y", "--json")
+    assert json.loads(result.stderr)["rows"] == 2
+
+
+def test_names_with_commas_stand_in_quotes(table: Path) -> None:
+    table.write_text('"a, b",c,y\n0.5,0.5,1\n0.5,0.5,0\n', encoding="utf-8")
+    printed = run("check", table, '--prob="a, b"', "--label=y", "--json").stderr
+    assert json.loads(printed)["rows"] == 2
+    printed = run("check", table, '--prob="a, b"=0, c=1', "--label=y", "--json").stderr
+    assert json.loads(printed)["labels"] == 2
+    picture, page = table.with_name("p.svg"), table.with_name("r.html")
+    run("plot", table, '--prob="a, b"', "--label=y", "--out", picture)
+    run("report", table, "--score=c", '--prob="a, b"', "--label=y", "--out", page)
+    assert picture.exists()
+    assert page.exists()
 
 
 def test_a_label_that_had_the_probability_0(table: Path) -> None:

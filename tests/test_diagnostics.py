@@ -432,6 +432,21 @@ def test_miscalibration_over_time_has_dates() -> None:
         drawn = display.lines_[0].get_xdata(orig=True)
         assert np.array(drawn, "datetime64[s]").tolist() == expected
         assert display.ax_.get_xlabel() == "Time"
-    for wrong in (times[:99], range(100)):
+    missing = [None, *times[1:]]
+    strings = np.array([str(time) for time in times], object)
+    table = np.array([times, times]).T
+    unknown = np.array(["NaT", *times[1:]], "datetime64[s]")
+    for wrong in (times[:99], range(100), missing, strings, table, unknown, begin, iter(times)):
         with pytest.raises(ValueError, match="`times` must be the datetimes of all 100 samples"):
             MiscalibrationDisplay.from_metrics(metric, times=wrong)
+
+
+@pytest.mark.parametrize("metric", [ECE, CORP])
+def test_each_probability_of_the_top_label_is_checked(metric: Any) -> None:
+    found = metric(multiclass="top-label")
+    for wrong in ({"a": math.nan, "b": 0.4}, {"b": 0.4, "a": math.nan}, {"b": 0.4, "a": -0.1}):
+        with pytest.raises(ValueError, match="must be a probability in"):
+            found.update("b", wrong)
+    with pytest.raises(TypeError, match="`y_pred` must be a number, got 'x'"):
+        found.update("b", {"a": 0.2, "b": "x"})
+    assert found.get() == 0.0

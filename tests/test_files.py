@@ -512,7 +512,12 @@ def test_one_file_for_two_things_is_refused(apart: Path, arguments: list[str]) -
     before = look_around()
     status, printed = invoke(*arguments)
     assert status == 2
-    refused = "must be another file than", "is a file of the report", "is a database"
+    refused = (
+        "must be another file than",
+        "is a file of the report",
+        "is a database",
+        "has a name of a file of the store",
+    )
     assert any(words in printed for words in refused)
     assert printed.count("\n") == 1
     assert look_around() == before

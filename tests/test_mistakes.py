@@ -49,7 +49,11 @@ UNLABELLED = "leave out samples without a label"
 CALIBRATORS = [
     *of(
         "PlattCalibrator()",
-        ("it.learn_many([1, 0, 1], [0.2, 0.7, 0.4])", "`scores` must come before `y`"),
+        (
+            "it.learn_many([1, 0, 1], [0.2, 0.7, 0.4])",
+            "`scores` must come before `y`",
+            "if that is meant, scores must be floats",
+        ),
         ("it.learn_many(np.array([True, False]), [0.2, 0.7])", "`scores` must come before `y`"),
         ("it.learn_one(0.3, 'yes')", "`y` must be a number, got 'yes'", "`y == 'yes'`"),
         ("it.learn_many([0.3, 0.4], ['yes', 'no'])", "`y` must hold real", "`y == 'yes'`"),

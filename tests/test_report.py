@@ -64,6 +64,7 @@ from streamcal.report.table_sections import (
     metrics_of_table,
     miscalibration,
     of_table,
+    of_two_parts,
 )
 from streamcal.report.verdict import LEVEL
 from tests.accessible import VIEWS, NoBrowserError, started, violations
@@ -1649,3 +1650,54 @@ def test_a_hedge_is_a_calibrator() -> None:
     """The `Hedge` of these tests is saved and restored like any calibrator."""
     restored: Any = Calibrator.from_bytes(Hedge().to_bytes())
     assert restored.weights == Hedge().weights
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("us", "Mars/Olympus")])
+def test_a_time_that_no_datetime_holds_is_a_bad_row(tmp_path: Path, kind: Any) -> None:
+    times = pa.array([0, 2**62, 86_400_000], kind)
+    columns = {"p": [0.1, 0.5, 0.9], "calibrated": [0.1, 0.5, 0.9], "y": [0, 1, 1]}
+    pq.write_table(pa.table({**columns, "at": times}), path := tmp_path / "t.parquet")
+    given = ["--score=p", "--label=y", "--time=at", "--out", tmp_path / "r.html"]
+    printed = run("report", path, *given, status=1).stderr
+    assert "row 2: `at` must be a time such as" in printed
+    assert "got 4611686018427387904" in printed
+    assert "1 row skipped" in run("report", path, *given, "--on-error=skip").stderr
+
+
+def test_two_parts_of_scores_that_are_no_probabilities() -> None:
+    p, y = samples(2000)
+    raw = np.where(np.arange(2000) < 1000, p, np.log(p / (1.0 - p)))
+    scored = Scored(raw, p, y, np.arange(1.0, 2001.0), np.arange(2000.0))
+    (table,) = of_two_parts(scored, 1000.0, "logit", "q").tables
+    assert {row[3] for row in table.rows} == {"q"}  # the same in both parts
+
+
+def test_labels_with_the_same_beginning_are_told_apart() -> None:
+    p = np.tile([[0.5, 0.3, 0.2]], (300, 1))
+    names = (*(f"{'x' * 200}{i}" for i in range(2)), "z")
+    labels = np.arange(300) % 3
+    shown = of_labels(Answers(names, p, labels, np.arange(1.0, 301.0)))[2]
+    choices = {each.choice for each in shown.charts[0].series} - {None, ""}
+    assert len(choices) == 3
+    assert len({row[0] for row in shown.tables[0].rows}) == 3
+
+
+def test_cookies_of_other_servers_do_not_keep_a_browser_out() -> None:
+    with serving(lambda: tiny(1), token=TOKEN) as server:
+        kept = f"{server.cookie}={server.secret}"
+        for other in ('a={"x":1}', 'a="open', "a", "a[]=1", "a=b c", "a@b=1", "path=/"):
+            for cookies in (f"{other}; {kept}", f"{kept}; {other}"):
+                assert asked(server, "/", Cookie=cookies)[0] == 200, cookies
+            assert asked(server, "/", Cookie=other)[0] == 401
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-lock", "-journal", ".partial"])
+def test_a_page_replaces_no_file_of_a_store(run_db: Any, ending: str) -> None:
+    path = run_db.with_name(f"{run_db.name}{ending}")
+    before = path.read_bytes() if path.exists() else None
+    (link := run_db.with_name("link.html")).symlink_to(path)
+    table = run_db.with_name("c.csv")
+    for out in (path, link):
+        printed = run("report", table, "--score=p", "--label=y", "--out", out, status=2).stderr
+        assert f"{out} has a name of a file of the store {run_db}: choose another name" in printed
+    assert (path.read_bytes() if path.exists() else None) == before

@@ -18,11 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcal.report.periods import time_in_words
 from streamcal.tables.base import Reader, TableError, check_names
 from streamcal.tables.numbers import as_numbers
 from streamcal.tables.open import format_of, open_table
 from streamcal.tables.output import Output
 from streamcal.tables.series import Series
+from streamcal.tables.times import as_times
 
 
 def read(path: Any, columns: Any, **options: Any) -> tuple[Any, Any, Any]:
@@ -828,3 +830,40 @@ def test_output_does_not_replace_a_pipe(tmp_path: Path) -> None:
     finally:
         os.close(reading)
     assert path.is_fifo()
+
+
+def test_times_that_python_cannot_hold_are_none() -> None:
+    begin, end = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"
+    bad = ["0001-01-01T00:00+01:00", "9999-12-31T23:30-01:00", "-2e11", "1772000000000", "-1e400"]
+    times = as_times([begin, end, *bad])
+    assert times.seconds[:2].tolist() == [-719_162 * 86_400, 2_932_897 * 86_400 - 1]
+    assert np.isnan(times.seconds[2:]).all()
+    for seconds in times.seconds[:2].tolist():
+        assert time_in_words(seconds, "")[:4] in ("0001", "9999")
+    for values, kind in (
+        ([2**62, 0], pa.timestamp("ms")),
+        ([2**62, 0], pa.timestamp("us")),
+        ([-(2**62), 0], pa.timestamp("s")),
+        ([2**30, 0], pa.date32()),
+        ([2**62 // 86_400_000 * 86_400_000, 0], pa.date64()),
+        ([2**62, 0], pa.timestamp("us", "Mars/Olympus")),
+    ):
+        times = as_times(pa.array(values, kind))
+        assert math.isnan(times.seconds[0]), kind
+        assert times.seconds[1] == 0.0
+        assert times.has_zone.tolist() == [getattr(kind, "tz", None) is not None] * 2
+
+
+def test_times_of_columns_of_parquet() -> None:
+    moments = pa.array([1_500_000_000, None, -500_000_000], pa.timestamp("ns"))
+    for column in (moments, moments.dictionary_encode()):
+        assert as_times(column).seconds.tolist() == pytest.approx(
+            [1.5, math.nan, -0.5], nan_ok=True
+        )
+    assert as_times(pa.array([1, None], pa.date32())).seconds[0] == 86_400.0
+    for values in ([[1]], [{"a": 1}]):
+        with pytest.raises(TableError, match="must hold times, not"):
+            as_times(pa.array(values))
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    with pytest.raises(TableError, match="must be UTF-8"):
+        as_times(broken)

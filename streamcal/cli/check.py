@@ -8,7 +8,12 @@ import typer
 
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_exists
-from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
+from streamcal.cli.label_columns import (
+    check_alone,
+    columns_of_labels,
+    name_of_column,
+    reader_columns,
+)
 from streamcal.cli.options import (
     COLUMNS,
     FormatOption,
@@ -85,6 +90,7 @@ def check(
         CalibrationTest(alpha)
         labels = columns_of_labels(prob)
         check_alone(labels, key=key)
+        prob = name_of_column(prob)
     if labels is None:
         reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
     else:

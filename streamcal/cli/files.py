@@ -52,8 +52,8 @@ def check_drawable(path: Path) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Raise ``ValueError`` unless the folder of a file exists, and the file is no store."""
-    from streamcal.durable.files import is_store
+    """Raise ``ValueError`` unless the folder of a file exists, and the file is of no store."""
+    from streamcal.durable.files import is_store, store_beside
 
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for {path.name}")
@@ -61,6 +61,8 @@ def check_target(path: Path) -> None:
         raise ValueError(
             f"{path} is a database, such as a store: choose another name, or remove it"
         )
+    if (store := store_beside(path)) is not None:
+        raise ValueError(f"{path} has a name of a file of the store {store}: choose another name")
 
 
 def check_files(

@@ -1,5 +1,6 @@
 """Columns of probabilities, one for each label: what ``--prob a,b,c`` means, and how it is read."""
 
+import csv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,9 +31,11 @@ def columns_of_labels(prob: str) -> dict[str, str] | None:
     {'cat': 'cat', 'dog': 'dog'}
     >>> columns_of_labels("p_cat=cat,p_dog=dog")
     {'p_cat': 'cat', 'p_dog': 'dog'}
+    >>> columns_of_labels('"big, brown",dog')
+    {'big, brown': 'big, brown', 'dog': 'dog'}
     >>> columns_of_labels("calibrated")
     """
-    parts = [part.strip() for part in prob.split(",")]
+    parts = _parts(prob)
     if len(parts) < 2:
         return None
     pairs = [(name, label if mark else name) for name, mark, label in map(_split, parts)]
@@ -46,6 +49,26 @@ def columns_of_labels(prob: str) -> dict[str, str] | None:
     if len(pairs) > _MOST_LABELS:
         raise ValueError(f"--prob must name at most {_MOST_LABELS:,} columns, got {len(pairs):,}")
     return labels
+
+
+def name_of_column(prob: str) -> str:
+    """Return the name of the only column that ``--prob`` names: one with commas stands in quotes.
+
+    Examples
+    --------
+    >>> name_of_column('"big, brown"'), name_of_column('"dog"')
+    ('big, brown', '"dog"')
+    """
+    parts = _parts(prob)
+    return parts[0] if len(parts) == 1 and "," in parts[0] else prob
+
+
+def _parts(prob: str) -> list[str]:
+    try:
+        parts = next(csv.reader([prob], skipinitialspace=True))
+    except csv.Error:  # several lines
+        parts = prob.split(",")
+    return [part.strip() for part in parts]
 
 
 def _split(part: str) -> tuple[str, str, str]:
@@ -122,6 +145,8 @@ def _text_of(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():  # a column of ints with empty cells
+        return str(int(value))
     return str(value).strip()
 
 

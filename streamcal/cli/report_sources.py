@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
-from streamcal.cli.label_columns import check_alone, columns_of_labels, reader_columns
+from streamcal.cli.label_columns import (
+    check_alone,
+    columns_of_labels,
+    name_of_column,
+    reader_columns,
+)
 from streamcal.cli.options import Format, OnError
 from streamcal.cli.rows import (
     A_TIME,
@@ -98,7 +103,7 @@ def open_subject(
             f"--segment must name different columns, at most {_MOST_FIELDS}, got"
             f" {', '.join(given.segment)}"
         )
-    prob = given.prob or _DEFAULT_PROB
+    prob = name_of_column(given.prob or _DEFAULT_PROB)
     columns = _ScoredColumns(
         given.score, given.label, prob, given.key, given.segment, given.time, _since(given)
     )

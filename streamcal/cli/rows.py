@@ -114,10 +114,14 @@ class TimeColumn(Column):
 
     def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
         """Return the times of all rows of a chunk, and which of them are times of one kind."""
+        from streamcal.tables.base import TableError
         from streamcal.tables.times import as_times
 
         assert self.name is not None
-        times = as_times(chunk.columns[self.name])
+        try:
+            times = as_times(chunk.columns[self.name])
+        except TableError as error:
+            raise TableError(f"column `{self.name}` {error}") from None
         found = ~np.isnan(times.seconds)
         if not self._zones and found.any():
             self._zones.append(bool(times.has_zone[found][0]))

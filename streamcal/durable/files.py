@@ -17,6 +17,7 @@ import stat
 import sys
 import weakref
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 from streamcal.durable.errors import StoreError, is_of_system
@@ -118,6 +119,20 @@ def is_store(path: Path) -> bool:
             raise
         return False
     return head is None or head.startswith(_SQLITE)
+
+
+def store_beside(path: Path) -> Path | None:
+    """Return the database that a file would belong to by its name; None if there is none.
+
+    Examples
+    --------
+    >>> store_beside(Path("pyproject.toml-wal"))
+    """
+    for file, ending in product((path, Path(os.path.realpath(path))), _ENDINGS):
+        name = file.name.removesuffix(ending)
+        if name and name != file.name and is_store(file.with_name(name)):
+            return file.with_name(name)
+    return None
 
 
 def files_of_store(path: Path) -> list[Path]:

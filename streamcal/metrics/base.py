@@ -141,7 +141,8 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     """
     if isinstance(y_pred, dict):
         if pos_val is None:
-            pos_val = max(y_pred, key=y_pred.__getitem__)
+            valid = {label: as_probability(p, "y_pred") for label, p in y_pred.items()}
+            pos_val = max(valid, key=valid.__getitem__)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
                 check_beside(label, pos_val)

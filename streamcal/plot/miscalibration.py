@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from numpy.typing import NDArray
 
     from streamcal.plot._fitted import FittedBox
 
@@ -85,11 +87,8 @@ class MiscalibrationDisplay:
         self.times = None if times is None else np.asarray(times)
         points = (point for history in self.histories.values() for point in history)
         n = max((point.n_samples for point in points), default=0)
-        if self.times is not None and (self.times.dtype.kind not in "MO" or len(self.times) < n):
-            raise ValueError(
-                f"`times` must be the datetimes of all {n:,} samples, got {len(self.times):,} of"
-                f" type {self.times.dtype}"
-            )
+        if self.times is not None:
+            _check_times(self.times, n)
 
     @classmethod
     def from_metrics(
@@ -167,3 +166,18 @@ class MiscalibrationDisplay:
         """Return where the points of a model are on the horizontal axis."""
         counts = np.array([point.n_samples for point in history], np.int64)
         return counts if self.times is None else self.times[counts - 1]
+
+
+def _check_times(times: NDArray[Any], n: int) -> None:
+    """Raise ``ValueError`` unless an array has the datetime of each of ``n`` samples."""
+    got = f"{len(times):,} of type {times.dtype}" if times.ndim == 1 else f"shape {times.shape}"
+    good = times.ndim == 1 and times.dtype.kind in "MO" and len(times) >= n
+    if good and times.dtype.kind == "M":
+        bad: Any = np.isnat(times)
+    else:
+        bad = [not isinstance(time, date) or time != time for time in times] if good else ()
+    if good and np.any(bad):
+        at = int(np.argmax(bad))
+        good, got = False, f"{times[at]!r} at position {at}"
+    if not good:
+        raise ValueError(f"`times` must be the datetimes of all {n:,} samples, got {got}")

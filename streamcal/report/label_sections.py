@@ -5,6 +5,7 @@ probability, as a label 0 or 1 of other tables; so is, for each label, that it i
 """
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -87,6 +88,16 @@ class Answers(NamedTuple):
         return np.asarray(log_losses(np.ones(len(p)), p))
 
     @property
+    def shown(self) -> list[str]:
+        """The names as a page shows them: shortened, and with the place if that makes two equal."""
+        short = [shorten(name) for name in self.names]
+        again = Counter(short)
+        return [
+            name if again[name] == 1 else f"{name} (label {place:,})"
+            for place, name in enumerate(short, 1)
+        ]
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """How many rows have each label."""
         return np.bincount(self.labels, minlength=len(self.names))
@@ -165,7 +176,7 @@ def classwise_error(answers: Answers) -> float:
 def _each_in_words(answers: Answers) -> str:
     """Return which labels are clearly miscalibrated; the level is that of all labels together."""
     level, wrong = verdict.LEVEL / len(answers.names), []
-    for place, name in enumerate(answers.names):
+    for place, name in enumerate(answers.shown):
         gaps = verdict.find_gaps(*answers.of_label(place), level=level)
         if gaps:
             wrong.append((max(gap.evidence for gap in gaps), name, place))
@@ -175,7 +186,7 @@ def _each_in_words(answers: Answers) -> str:
     words = verdict.reliability_in_words("its probability", *answers.of_label(place), level=level)
     return (
         f"{len(wrong):,} of {len(answers.names):,} labels {'is' if len(wrong) == 1 else 'are'}"
-        f" miscalibrated, {'most clearly ' if len(wrong) > 1 else ''}{shorten(name)}: {words}"
+        f" miscalibrated, {'most clearly ' if len(wrong) > 1 else ''}{name}: {words}"
     )
 
 
@@ -207,11 +218,11 @@ def _scores(answers: Answers, parts: tuple[float, ...]) -> Section:
 
 def _each_label(answers: Answers, seed: int) -> Section:
     n, rows = len(answers.labels), []
-    for place, name in enumerate(answers.names):
+    for place, name in enumerate(answers.shown):
         p, y = answers.of_label(place)
         errors = (expected_calibration_error(p, y), miscalibration(p, y), area_under_curve(p, y))
         count = int(y.sum())
-        rows.append((shorten(name), count, count / n, float(p.mean()), *errors))
+        rows.append((name, count, count / n, float(p.mean()), *errors))
     rows.sort(key=lambda row: -float(row[4]))
     common = np.argsort(-answers.counts, kind="stable")[:_MOST_CURVES].tolist()
     text = (
@@ -235,9 +246,10 @@ def _curves_of_labels(answers: Answers, places: list[int], seed: int) -> Chart:
     """Return a chart with a chooser of labels."""
     ends = np.array([0.0, 1.0])
     series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
+    names = answers.shown
     for place in places:
         p, y = answers.of_label(place)
-        name = shorten(answers.names[place])
+        name = names[place]
         curve = _curve(y, p, name, seed)
         if curve.band is not None:
             x, low, high = limit_points(*curve.band)

@@ -106,5 +106,5 @@ def time_in_words(seconds: float, zone: str) -> str:
     >>> time_in_words(90.0, "UTC"), time_in_words(90.0, "")
     ('1970-01-01 00:01 UTC', '1970-01-01 00:01')
     """
-    moment = datetime.fromtimestamp(math.floor(seconds), UTC)
-    return f"{moment:%Y-%m-%d %H:%M} {zone}".strip()
+    moment = datetime.fromtimestamp(math.floor(seconds), UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(' ', 'minutes')} {zone}".strip()

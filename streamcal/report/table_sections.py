@@ -141,6 +141,8 @@ def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Secti
     cells: list[Cells] = []
     for side, part in (("before", slice(at)), ("since", slice(at, None))):
         raw, calibrated, labels, rows = (each[part] for each in scored.columns)
+        if not scored.comparable:  # though those of this part may be in [0, 1] by chance
+            raw = np.full(len(labels), math.nan)
         chosen = Scored(raw, calibrated, labels, rows)
         scores, reliability = of_sample(chosen, score, column)
         title, chart = f"Reliability {side} {when}", reliability.charts[0]

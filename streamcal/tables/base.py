@@ -96,7 +96,11 @@ class Chunk:
     def show(self, column: str, i: int) -> str:
         """Return the value in row ``i`` of ``column`` as text for an error message."""
         value = self.columns[column][i]
-        value = value.as_py() if isinstance(value, pa.Scalar) else value
+        if isinstance(value, pa.Scalar):
+            try:
+                value = value.as_py()
+            except (ValueError, OverflowError):  # an unknown zone, the year 10000
+                value = value.value
         text = "nothing" if value is None or value == "" else repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
 

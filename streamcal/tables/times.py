@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamcal.tables.base import Column
+from streamcal.tables.base import Column, TableError
 
-_LATEST = 2.5e11  # seconds: a time before the year 9893, which a `datetime` can hold
+_BEGIN, _END = -62_135_596_800.0, 253_402_300_800.0
+"""The years 1 to 9999 in UTC, which a `datetime` can hold: milliseconds since 1970 are later."""
+
+_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 class Times(NamedTuple):
@@ -20,7 +23,8 @@ class Times(NamedTuple):
     Attributes
     ----------
     seconds : ndarray of float
-        Since 1970; NaN where the value is not a time. A time without a zone counts as one in UTC.
+        Since 1970; NaN where the value is not a time of the years 1 to 9999. A time without a zone
+        counts as one in UTC.
     has_zone : ndarray of bool
         Whether a zone stands there. A number of seconds since 1970 is in UTC.
     """
@@ -35,6 +39,11 @@ def as_times(column: Column) -> Times:
     Text is ISO 8601, such as ``2026-03-01``, ``2026-03-01T12:30`` or ``2026-03-01 12:30:05+01:00``,
     or a number of seconds since 1970.
 
+    Raises
+    ------
+    TableError
+        If values of the column's type can't be times, or text is not UTF-8.
+
     Examples
     --------
     >>> times = as_times(["1970-01-02", "1970-01-01T01:00:00+01:00", "60.5", "", "soon"])
@@ -45,11 +54,24 @@ def as_times(column: Column) -> Times:
     """
     if isinstance(column, list):
         return _parse(column)
-    if pa.types.is_timestamp(column.type):  # Python's datetime has no nanoseconds
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    distinct = _parse([*column.dictionary.to_pylist(), None])
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _from_integers(column, _UNITS[kind.unit], has_zone=kind.tz is not None)
+    if pa.types.is_date32(kind):
+        return _from_integers(column.cast(pa.int32()), 1.0 / 86_400.0, has_zone=False)
+    if pa.types.is_date64(kind):
+        return _from_integers(column, _UNITS["ms"], has_zone=False)
+    try:
+        if not pa.types.is_dictionary(kind):
+            column = column.dictionary_encode()
+        value = column.type.value_type
+        if pa.types.is_timestamp(value) or pa.types.is_date(value):
+            return as_times(column.cast(value))
+        distinct = _parse([*column.dictionary.to_pylist(), None])
+    except pa.ArrowNotImplementedError:
+        raise TableError(f"must hold times, not {kind}") from None
+    except UnicodeDecodeError as error:
+        raise TableError(f"must be UTF-8: {error}") from None
     index = np.from_dlpack(column.indices.fill_null(len(distinct.seconds) - 1))
     return Times(distinct.seconds[index], distinct.has_zone[index])
 
@@ -70,6 +92,15 @@ def _parse(values: Sequence[Any]) -> Times:
     return Times(np.array(seconds, np.float64), np.array(has_zone, np.bool_))
 
 
+def _from_integers(column: pa.Array, per_second: float, *, has_zone: bool) -> Times:
+    """Return times from whole numbers, which may be no datetime of Python."""
+    empty = np.from_dlpack(column.is_null().cast(pa.uint8())).astype(np.bool_)
+    numbers = np.from_dlpack(column.cast(pa.int64()).fill_null(0)).astype(np.float64)
+    seconds = numbers / per_second
+    bad = empty | ~((seconds >= _BEGIN) & (seconds < _END))
+    return Times(np.where(bad, math.nan, seconds), np.full(len(seconds), has_zone))
+
+
 def _time_of(value: Any) -> tuple[float, bool]:
     """Return seconds since 1970, and whether there is a zone; NaN if it is no time."""
     if isinstance(value, bytes):
@@ -78,11 +109,12 @@ def _time_of(value: Any) -> tuple[float, bool]:
         value = _from_text(value.strip())
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
+    has_zone = True
     if isinstance(value, datetime):
         has_zone = value.tzinfo is not None
-        return (value if has_zone else value.replace(tzinfo=UTC)).timestamp(), has_zone
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
-        return float(value), True
+        value = (value if has_zone else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, int | float) and not isinstance(value, bool) and _BEGIN <= value < _END:
+        return float(value), has_zone
     return math.nan, True
 
 
