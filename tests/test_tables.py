@@ -860,7 +860,9 @@ def test_times_of_columns_of_parquet() -> None:
         assert as_times(column).seconds.tolist() == pytest.approx(
             [1.5, math.nan, -0.5], nan_ok=True
         )
-    assert as_times(pa.array([1, None], pa.date32())).seconds[0] == 86_400.0
+    days = np.arange(-40_000, 40_000, dtype=np.int32)
+    for dates in (pa.array(days, pa.date32()), pa.array(days, pa.date32()).cast(pa.date64())):
+        assert (as_times(dates).seconds == 86_400.0 * days).all()  # the borders of --since
     for values in ([[1]], [{"a": 1}]):
         with pytest.raises(TableError, match="must hold times, not"):
             as_times(pa.array(values))

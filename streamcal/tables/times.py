@@ -57,10 +57,8 @@ def as_times(column: Column) -> Times:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return _from_integers(column, _UNITS[kind.unit], has_zone=kind.tz is not None)
-    if pa.types.is_date32(kind):
-        return _from_integers(column.cast(pa.int32()), 1.0 / 86_400.0, has_zone=False)
-    if pa.types.is_date64(kind):
-        return _from_integers(column, _UNITS["ms"], has_zone=False)
+    if pa.types.is_date(kind):
+        return as_times(column.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms")))
     try:
         if not pa.types.is_dictionary(kind):
             column = column.dictionary_encode()
