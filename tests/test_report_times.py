@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcal.cli.report_sources import Given, open_subject
+from streamcal.metrics.log_loss import log_losses
 from streamcal.report.periods import MOST, by_calendar
 from streamcal.report.table_sections import Scored, of_sample
 from streamcal.tables.times import as_times
@@ -101,6 +102,15 @@ def test_two_parts_are_shown_side_by_side(tmp_path: Path) -> None:
         for row in scores.tables[0].rows:
             np.testing.assert_equal(next(rows), (side, len(p), *row))
     assert next(rows, None) is None
+    means = [
+        [np.mean(log_losses(part[:, 1], part[:, column])) for column in (0, 2)]
+        for part in (table[:at], table[at:])
+    ]
+    (before, after), (later, latest) = means
+    assert page.verdict[-1] == (
+        f"Log loss before 2026-03-11 12:00 {before:.4f} → {after:.4f}, since then {later:.4f} →"
+        f" {latest:.4f}."
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +167,10 @@ def test_dates_and_values_of_other_types() -> None:
     others = as_times([None, True, [1], {"a": 1}, "", "2026-13-01", float("inf"), 1e300, "1_0"])
     assert np.isnan(others.seconds).all()
     assert as_times([5, 5.5, "5", " 1970-01-01T00:00:05 "]).seconds.tolist() == [5, 5.5, 5, 5]
+    assert as_times(["20260301", "2026-03-01", 20260301]).seconds.tolist() == [
+        *(1_772_323_200, 1_772_323_200, 20_260_301)
+    ]
+    assert as_times(["20261301", "99999999"]).seconds.tolist() == [20_261_301, 99_999_999]
 
 
 @given(

@@ -206,12 +206,14 @@ class _Rows(NamedTuple):
         """Return the sections of a report about these rows, and its verdict."""
         from streamcal.report.key_sections import of_keys
         from streamcal.report.segment_sections import compare, of_segments, verdict_of_segments
-        from streamcal.report.table_sections import of_table, verdict_of_table
+        from streamcal.report.table_sections import of_table, verdict_of_table, verdict_of_two_parts
 
         sections = of_table(self.scored, columns.score, columns.prob)
         if columns.since is not None:
             sections.insert(2, self._two_parts(*columns.since, columns))
         verdict = verdict_of_table(self.scored, columns.score, columns.prob)
+        if columns.since is not None:
+            verdict += verdict_of_two_parts(self.scored, columns.since[0])
         if self.segments is not None:
             compared = compare(self.scored, self.segments)
             sections.append(of_segments(compared))

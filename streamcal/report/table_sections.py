@@ -157,6 +157,20 @@ def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Secti
     return Section("before-and-since", f"Before and since {when}", text, tuple(charts), (table,))
 
 
+def verdict_of_two_parts(scored: Scored, since: float) -> tuple[str, ...]:
+    """Return the log losses before a time and since then, in a sentence; see `of_two_parts`."""
+    if scored.times is None or not scored.comparable:
+        return ()
+    at = int(np.searchsorted(scored.times, since))
+    means = [
+        [float(log_losses(scored.labels, p)[part].mean()) for p in (scored.raw, scored.calibrated)]
+        for part in (slice(at), slice(at, None))
+    ]
+    before, after = (verdict.change(*each) for each in means)
+    when = time_in_words(since, scored.zone)
+    return (f"Log loss before {when} {before}, since then {after}.",)
+
+
 def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]:
     """Return the verdict on a calibrated table in sentences; the arguments are those of `of_table`.
 

@@ -18,7 +18,7 @@ WORDS = (
         "discrimination: by how much the best recalibrated probabilities are better than the share"
         " of labels that are 1. More is better.",
     ),
-    ("UNC", "uncertainty: the score of that share itself. It depends on the labels alone."),
+    ("UNC", "uncertainty: the score of always predicting the share of labels that are 1."),
     (
         "CORP",
         "reliability by isotonic regression, without bins: consistent, optimally binned,"

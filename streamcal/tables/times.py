@@ -1,7 +1,7 @@
 """The times in a column of a table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 
@@ -117,8 +117,14 @@ def _time_of(value: Any) -> tuple[float, bool]:
 
 
 def _from_text(text: str) -> datetime | float | None:
-    """Return a number or an ISO time; None if it is neither. Python reads 1_0 as 10."""
-    for read in (float, datetime.fromisoformat):
+    """Return a number or an ISO time; None if it is neither. Python reads 1_0 as 10.
+
+    Eight digits that can be a date are one, as in ISO 8601; others are seconds.
+    """
+    readers: tuple[Callable[[str], datetime | float], ...] = (float, datetime.fromisoformat)
+    if len(text) == 8 and text.isdecimal():
+        readers = readers[::-1]
+    for read in readers:
         try:
             return None if "_" in text else read(text)
         except ValueError:
