@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -180,12 +180,19 @@ def about_features(x: Any) -> str:
     return f"; {bad}: leave it out, or fill it in by river's StatImputer"
 
 
-def fault_of_features(x: Any, error: Exception) -> Exception:
-    """Return an error that names the features which a model can't use; else the model's own.
+def raise_of_features(x: Any, error: Exception) -> NoReturn:
+    """Raise an error that names the features which a model can't use; else the model's own."""
+    if (fault := _fault_of_features(x, error)) is error:
+        raise error
+    raise fault from error
+
+
+def _fault_of_features(x: Any, error: Exception) -> Exception:
+    """Return what `raise_of_features` raises.
 
     Examples
     --------
-    >>> fault_of_features({"a": 1.0, "b": "red"}, TypeError("unsupported"))
+    >>> _fault_of_features({"a": 1.0, "b": "red"}, TypeError("unsupported"))
     TypeError("`x` must have features that the model can use; the feature 'b' is 'red': encode \
 words, as by river's OneHotEncoder (unsupported)")
     """

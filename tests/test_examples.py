@@ -289,7 +289,7 @@ def test_a_durable_service_that_is_killed_learns_as_one_that_is_not(tmp_path: Pa
         Store(tmp_path / "whole.db", read_only=True) as whole,
         Store(tmp_path / "service.db", read_only=True) as store,
     ):
-        names = [name for name in whole.keys() if name.startswith("key:")]  # noqa: SIM118
+        names = [name for name in whole.keys() if name.startswith("key:")]  # noqa: SIM118  (no mapping)
         assert len(names) == 2
         for name in names:
             assert store.get_bytes(name) == whole.get_bytes(name)
@@ -327,7 +327,7 @@ def test_a_durable_service_that_is_killed_under_load_loses_no_label(tmp_path: Pa
             each.start()
         for at in sorted(rng.sample(range(1, left), 2), reverse=True):
             with change:
-                change.wait_for(lambda: left <= at)  # noqa: B023
+                change.wait_for(lambda: left <= at)  # noqa: B023  (called at once)
                 service.kill()
                 service.start()
                 change.notify_all()

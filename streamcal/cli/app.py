@@ -27,10 +27,11 @@ class _Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # of the click inside Typer, which has no public name
-            missing: Any = getattr(error, "param", None)
+            fault: Any = error
+            missing = getattr(fault, "param", None)
             if type(error).__name__ == "MissingParameter" and missing is not None:
                 name = missing.opts[0] if missing.param_type_name == "option" else ""
-                error.message = f"Write {name} {missing.metavar}: {missing.help}"  # type: ignore[attr-defined]
+                fault.message = f"Write {name} {missing.metavar}: {missing.help}"
             raise
 
 

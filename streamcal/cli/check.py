@@ -16,6 +16,7 @@ from streamcal.cli.label_columns import (
 )
 from streamcal.cli.options import (
     COLUMNS,
+    AnyLabelOption,
     FormatOption,
     JsonOption,
     OnError,
@@ -49,14 +50,7 @@ def check(
             "--prob",
         ),
     ],
-    label: Annotated[
-        str,
-        column_option(
-            "The true label: 0 and 1, true and false; the name of a label if --prob has several"
-            " columns. Empty: unknown.",
-            "--label",
-        ),
-    ],
+    label: AnyLabelOption,
     key: Annotated[
         str | None, column_option("Test each value of this column by itself.", "--key")
     ] = None,

@@ -82,6 +82,14 @@ LabelOption = Annotated[
 BinaryLabelOption = Annotated[
     str, column_option("The true label: 0 and 1, true and false. Empty: unknown.", "--label")
 ]
+AnyLabelOption = Annotated[
+    str,
+    column_option(
+        "The true label: 0 and 1, true and false; the name of a label if --prob has several"
+        " columns. Empty: unknown.",
+        "--label",
+    ),
+]
 WeightOption = Annotated[
     str | None, column_option("The weight of each row, a positive number.", "--weight")
 ]

@@ -11,6 +11,7 @@ from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
 from streamcal.cli.label_columns import columns_of_labels, name_of_column, reader_columns
 from streamcal.cli.options import (
+    AnyLabelOption,
     FormatOption,
     JsonOption,
     OnError,
@@ -40,14 +41,7 @@ def plot(
             " labels, as in a,b,c or p_a=a,p_b=b: how often the predicted label is right."
         ),
     ],
-    label: Annotated[
-        str,
-        column_option(
-            "The true label: 0 and 1, true and false; the name of a label if --prob has several"
-            " columns. Empty: unknown.",
-            "--label",
-        ),
-    ],
+    label: AnyLabelOption,
     out: Annotated[Path, out_option("IMAGE", "The picture (png, pdf, svg).")] = Path(
         "reliability.png"
     ),

@@ -209,10 +209,9 @@ class _Rows(NamedTuple):
         from streamcal.report.table_sections import of_table, verdict_of_table, verdict_of_two_parts
 
         sections = of_table(self.scored, columns.score, columns.prob)
-        if columns.since is not None:
-            sections.insert(2, self._two_parts(*columns.since, columns))
         verdict = verdict_of_table(self.scored, columns.score, columns.prob)
         if columns.since is not None:
+            sections.insert(2, self._two_parts(*columns.since, columns))
             verdict += verdict_of_two_parts(self.scored, columns.since[0])
         if self.segments is not None:
             compared = compare(self.scored, self.segments)

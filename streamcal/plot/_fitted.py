@@ -98,8 +98,12 @@ class FittedBox(Artist):
 
     def _renderer(self) -> Any:
         assert self.axes is not None
-        figure: Any = figure_of(self.axes)
-        return figure._get_renderer()
+        return renderer_of(figure_of(self.axes))
+
+
+def renderer_of(figure: Any) -> Any:
+    """Return what draws a figure; matplotlib has no public name for it."""
+    return figure._get_renderer()
 
 
 def points_to_pixels(ax: Axes, points: float = _GAP) -> float:

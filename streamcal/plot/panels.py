@@ -20,7 +20,15 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from streamcal.plot._axes import figure_of, foreground, muted
-from streamcal.plot._fitted import Entry, FittedBox, Form, legend_forms, points_to_pixels, text
+from streamcal.plot._fitted import (
+    Entry,
+    FittedBox,
+    Form,
+    legend_forms,
+    points_to_pixels,
+    renderer_of,
+    text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,8 +193,7 @@ class _Grid:
 
     def _reach(self, i: int) -> tuple[float, float]:
         """Return how far the labels of axes reach beyond a panel, to the left and below."""
-        panel, figure = self.displays[i].ax_, figure_of(self.ax)
-        renderer = figure._get_renderer()  # type: ignore[attr-defined]
+        panel, renderer = self.displays[i].ax_, renderer_of(figure_of(self.ax))
         box = panel.get_window_extent()
         x, y = panel.xaxis.get_tightbbox(renderer), panel.yaxis.get_tightbbox(renderer)
         return (

@@ -43,6 +43,18 @@ class Periods(NamedTuple):
     words: str
 
 
+def equal_parts(n: int, most: int) -> list[int]:
+    """Return the bounds of at most so many parts of ``n`` rows, each of at least 200.
+
+    Examples
+    --------
+    >>> equal_parts(500, 10), equal_parts(10, 10)
+    ([0, 250, 500], [0, 10])
+    """
+    n_parts = max(1, min(most, n // _LEAST_ROWS))
+    return [int(bound) for bound in np.linspace(0, n, n_parts + 1)]
+
+
 def by_rows(rows: Vector) -> Periods:
     """Cut rows into at most `MOST` periods of equally many, at least 200.
 
@@ -51,11 +63,9 @@ def by_rows(rows: Vector) -> Periods:
     >>> by_rows(np.arange(1.0, 501.0)).bounds
     [0, 250, 500]
     """
-    n = len(rows)
-    n_periods = max(1, min(MOST, n // _LEAST_ROWS))
-    bounds = [int(bound) for bound in np.linspace(0, n, n_periods + 1)]
+    bounds = equal_parts(len(rows), MOST)
     ends = rows[np.array(bounds[1:]) - 1]
-    words = f"windows of about {n // n_periods:,} rows"
+    words = f"windows of about {len(rows) // len(ends):,} rows"
     return Periods(bounds, ends, [int(end) for end in ends], "row", words)
 
 

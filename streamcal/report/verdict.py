@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
 from streamcal.report.content import listed
-from streamcal.report.periods import Periods
+from streamcal.report.periods import Periods, equal_parts
 
 LEVEL = 0.01
 """The probability of a false statement of each kind, if all is calibrated or equally good."""
 
 _BINS = 10
 _FEW = 0.01  # the share of rows that are few
-_MOST_PERIODS, _LEAST_ROWS = 10, 200  # in which log losses are compared
+_MOST_PERIODS = 10  # in which log losses are compared
 
 Vector = NDArray[np.float64]
 
@@ -244,9 +244,7 @@ def losses_in_words(before: Vector, after: Vector, periods: Periods | None = Non
     '4 of 1,000 rows make more than half of the difference.'
     """
     if periods is None:
-        n_periods = max(1, min(_MOST_PERIODS, len(before) // _LEAST_ROWS))
-        cuts = [int(cut) for cut in np.linspace(0, len(before), n_periods + 1)[1:-1]]
-        name = "periods"
+        cuts, name = equal_parts(len(before), _MOST_PERIODS)[1:-1], "periods"
     else:
         cuts, name = periods.bounds[1:-1], periods.words
     earlier, later = (

@@ -13,7 +13,7 @@ from river import base
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, to_native_frame, to_native_series, to_numpy
 
-from streamcal._advice import fault_of_features
+from streamcal._advice import raise_of_features
 from streamcal._state import Arrays, Fields, Stateful, as_list, as_name, pack, require, unpack
 from streamcal._validation import (
     as_weight,
@@ -371,9 +371,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             else:
                 self._call("learn_one", x, y, **kwargs, w=w)
         except (TypeError, ValueError, AttributeError) as error:
-            if (fault := fault_of_features(x, error)) is error:
-                raise
-            raise fault from error
+            raise_of_features(x, error)
 
         steps: Sequence[Step] = ()
         if self._monitor is not None:
@@ -640,9 +638,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             else:
                 raw = self.classifier.predict_proba_one(x)
         except (TypeError, ValueError, AttributeError) as error:
-            if (fault := fault_of_features(x, error)) is error:
-                raise
-            raise fault from error
+            raise_of_features(x, error)
         if type(raw) is not dict:
             check_mapping(raw)
             check_probabilities(raw, x)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
-from streamcal._advice import about_features, fault_of_features
+from streamcal._advice import about_features, raise_of_features
 from streamcal._state import Arrays, Fields, Stateful, as_name, fill, nested
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator, check_calibrator
@@ -236,9 +236,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
             else:
                 raw = self.regressor.predict_one(x)
         except (TypeError, ValueError, AttributeError) as error:
-            if (fault := fault_of_features(x, error)) is error:
-                raise
-            raise fault from error
+            raise_of_features(x, error)
         prediction = as_number(raw, "prediction")
         if not math.isfinite(prediction):
             hint = about_features(x)
