@@ -30,6 +30,7 @@ from streamcal._validation import (
 )
 from streamcal.calibration._ring import SampleRing
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
@@ -151,6 +152,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn a sample; O(1), plus a solve if one is due and does not run in the background.
 
@@ -169,7 +171,13 @@ class AnytimeCalibrator(Locked, Calibrator):
             self._solve_if_due()
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, with solves at the same samples as in `learn_one`."""
         self._learn_samples(scores, y, w, predict=False)
@@ -189,7 +197,13 @@ class AnytimeCalibrator(Locked, Calibrator):
         return like_given(self._predict(as_vector(scores, "scores")), scores)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order; see `Calibrator`."""
         return like_given(self._learn_samples(scores, y, w, predict=True), scores)

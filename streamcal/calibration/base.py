@@ -24,6 +24,7 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -40,8 +41,9 @@ class Calibrator(Stateful, Cloned, ABC):
 
     A calibrator may also need fields of a sample, such as the country: it names them in ``fields``
     and gets their values as ``x``. It may need what it served when a late label comes: then
-    ``makes_tickets`` is true, `serve_one` returns a ticket, and `learn_one` gets it. All others
-    ignore ``x``, and have no tickets.
+    ``makes_tickets`` is true, `serve_one` returns a ticket, and `learn_one` gets it. One that
+    forgets by time ``needs_time``: `learn_one` gets the time ``t`` at which the sample is learned.
+    All others ignore ``x`` and ``t``, and have no tickets.
 
     The methods for many samples are loops by default; a subclass with a compiled loop overrides
     them. Bad input raises before the first sample is learned, so an error changes nothing.
@@ -52,6 +54,8 @@ class Calibrator(Stateful, Cloned, ABC):
         The names of the values that the calibrator needs as ``x``; usually none.
     makes_tickets : bool
         Whether late labels need the ticket of `serve_one`.
+    needs_time : bool
+        Whether it must know the time at which a sample is learned.
     is_joint : bool
         Whether it maps the probabilities of all labels at once, as a `JointCalibrator` does.
 
@@ -62,7 +66,7 @@ class Calibrator(Stateful, Cloned, ABC):
     ...     def __init__(self):
     ...         self.total = self.n = 0
     ...
-    ...     def learn_one(self, score, y, w=1.0, *, x=None, ticket=None):
+    ...     def learn_one(self, score, y, w=1.0, *, x=None, ticket=None, t=None):
     ...         self.total, self.n = self.total + w * y, self.n + w
     ...
     ...     def predict_one(self, score, x=None):
@@ -77,6 +81,7 @@ class Calibrator(Stateful, Cloned, ABC):
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
+    needs_time: bool = False
     is_joint: ClassVar[bool] = False
 
     @abstractmethod
@@ -88,10 +93,12 @@ class Calibrator(Stateful, Cloned, ABC):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn that ``score`` was followed by the label ``y``, with weight ``w``.
 
         ``x`` has the values of ``fields``. If the label is late, ``ticket`` is that of `serve_one`.
+        ``t`` is the time at which the sample is learned, where ``needs_time`` is true.
         """
 
     @abstractmethod
@@ -117,14 +124,21 @@ class Calibrator(Stateful, Cloned, ABC):
         """Return labels as floats of shape ``(n_samples,)``, or raise ``ValueError``."""
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given; arrays of shape ``(n_samples,)``.
 
-        ``x`` has a column for each of ``fields``: a mapping or a data frame.
+        ``x`` has a column for each of ``fields``: a mapping or a data frame. ``t`` has the time of
+        each sample, where ``needs_time`` is true.
         """
         samples = self._check_samples(scores, y, w)
-        read = self._read_contexts(Contexts(x), len(samples[0]))
+        read = self._read_contexts(Contexts(x, t=t), len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, sample in enumerate(rows):
             self.learn_one(*sample, **({} if read is None else self._keywords(read[i])))
@@ -137,6 +151,7 @@ class Calibrator(Stateful, Cloned, ABC):
         *,
         x: Sequence[FieldValues] | None = None,
         tickets: Sequence[Ticket | None] | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn rows that share an outcome, each with an equal part of the weight ``w``.
 
@@ -153,13 +168,15 @@ class Calibrator(Stateful, Cloned, ABC):
             The values of ``fields`` of each row.
         tickets : sequence of Ticket or None, of length n_rows
             What was served for each row. Without a ticket, the current prediction counts.
+        t : datetime or float, optional
+            The time at which the rows are learned, where ``needs_time`` is true.
 
         Raises
         ------
         ValueError, TypeError
             As `learn_one`, and if lengths differ; nothing is learned.
         """
-        do_all(*self._group_steps(scores, y, w, Contexts(x, tickets)))
+        do_all(*self._group_steps(scores, y, w, Contexts(x, tickets, t)))
 
     if TYPE_CHECKING:  # a class of your own may have an attribute
 
@@ -194,11 +211,18 @@ class Calibrator(Stateful, Cloned, ABC):
         return like_given(np.array(values, dtype=np.float64), scores)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order: the prequential protocol in one call.
 
-        ``x`` has a column for each of ``fields``, as for `predict_many`.
+        ``x`` has a column for each of ``fields``, as for `predict_many`. ``t`` has the time of each
+        sample, where ``needs_time`` is true.
 
         Returns
         -------
@@ -207,7 +231,7 @@ class Calibrator(Stateful, Cloned, ABC):
             ``scores`` is one, as in `predict_many`.
         """
         samples = self._check_samples(scores, y, w)
-        read = self._read_contexts(Contexts(x), len(samples[0]))
+        read = self._read_contexts(Contexts(x, t=t), len(samples[0]))
         predictions = np.empty(len(samples[0]))
         rows = zip(*(column.tolist() for column in samples), strict=True)
         for i, (score, label, weight) in enumerate(rows):
@@ -261,6 +285,8 @@ class Calibrator(Stateful, Cloned, ABC):
         given = self._given_x(context.x)
         if self.makes_tickets and context.ticket is not None:
             given["ticket"] = context.ticket
+        if self.needs_time:
+            given["t"] = context.t
         return given
 
     def _learn_steps(
@@ -311,9 +337,10 @@ class Calibrator(Stateful, Cloned, ABC):
 
         By default each is a `Context`.
         """
-        if not self.fields:
+        if not self.fields and not self.needs_time:
             return None
-        return np.fromiter(contexts.samples(n_samples, self.fields), object, n_samples)
+        samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
+        return np.fromiter(samples, object, n_samples)
 
     def _check_known(
         self, scores: NDArray[np.float64], labels: NDArray[np.float64], w: NDArray[np.float64]

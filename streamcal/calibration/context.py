@@ -1,8 +1,8 @@
 """What comes with a sample beside score, label and weight.
 
-Most calibrators need nothing of it. A further kind, such as a time, is a field here; a keyword of
-`learn_one`, `learn_many`, `predict_learn_many` and `learn_group` of `Calibrator`; and an argument
-in `Calibrator._keywords`, for those that use it. What passes samples on passes a `Context`.
+Most calibrators need nothing of it. A further kind is a field here; a keyword of `learn_one`,
+`learn_many`, `predict_learn_many` and `learn_group` of `Calibrator`; and an argument in
+`Calibrator._keywords`, for those that use it. What passes samples on passes a `Context`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, Self
 
 from streamcal._frames import column_of
+from streamcal.calibration.clock import Time, as_time_list
 from streamcal.calibration.tickets import Ticket, as_tickets
 
 FieldValues = Mapping[str, Any]
@@ -25,15 +26,18 @@ class Context(NamedTuple):
         The values of the calibrator's ``fields``, perhaps among others.
     ticket : Ticket or None
         What was served for the sample, if its label is late.
+    t : datetime, float or None
+        The time at which the sample is learned, if the calibrator ``needs_time``.
 
     Examples
     --------
     >>> Context({"shop": "a"}).with_ticket(Ticket((0.25,)))
-    Context(x={'shop': 'a'}, ticket=Ticket((0.25,)))
+    Context(x={'shop': 'a'}, ticket=Ticket((0.25,)), t=None)
     """
 
     x: FieldValues | None = None
     ticket: Ticket | None = None
+    t: Time | None = None
 
     def with_ticket(self, ticket: Ticket | None) -> Self:
         """Return this with another ticket."""
@@ -53,36 +57,47 @@ class Contexts(NamedTuple):
         Of a group a mapping for each row; of a batch a column for each name, or a data frame.
     ticket
         Of a group a ticket or None for each row.
+    t
+        Of a group one time; of a batch a time for each sample.
     """
 
     x: Any = None
     ticket: Any = None
+    t: Any = None
 
     @classmethod
     def of(cls, rows: Iterable[Context]) -> Self:
-        """Return the contexts of the rows of a group.
+        """Return the contexts of the rows of a group; its time is that of its last row.
 
         Examples
         --------
-        >>> Contexts.of([Context({"shop": "a"}), Context({"shop": "b"})])
-        Contexts(x=({'shop': 'a'}, {'shop': 'b'}), ticket=(None, None))
+        >>> Contexts.of([Context({"shop": "a"}), Context({"shop": "b"}, t=60.0)])
+        Contexts(x=({'shop': 'a'}, {'shop': 'b'}), ticket=(None, None), t=60.0)
         """
-        return cls(*zip(*rows, strict=True))
+        given = list(rows)
+        if not given:
+            return cls()
+        xs, tickets, times = zip(*given, strict=True)
+        return cls(xs, tickets, times[-1])
 
     def rows(self, n_rows: int, *, fields: bool) -> Iterator[Context]:
         """Return the context of each row of a group, or raise; without ``fields`` there is no x.
 
         Examples
         --------
-        >>> list(Contexts([{"shop": "a"}, {"shop": "b"}]).rows(2, fields=True))
-        [Context(x={'shop': 'a'}, ticket=None), Context(x={'shop': 'b'}, ticket=None)]
+        >>> list(Contexts([{"shop": "a"}, {"shop": "b"}]).rows(2, fields=True))[1]
+        Context(x={'shop': 'b'}, ticket=None, t=None)
         """
         tickets = as_tickets(self.ticket, n_rows)
         xs = _as_rows(self.x, n_rows) if fields else repeat(None)
-        return map(Context, xs, tickets)
+        return map(Context, xs, tickets, repeat(self.t))
 
-    def samples(self, n_samples: int, fields: Iterable[str]) -> Iterator[Context]:
+    def samples(
+        self, n_samples: int, fields: Iterable[str], *, times: bool = False
+    ) -> Iterator[Context]:
         """Return the context of each sample of a batch, or raise; x has these fields.
+
+        Without ``times`` there is no t.
 
         Examples
         --------
@@ -91,7 +106,8 @@ class Contexts(NamedTuple):
         """
         columns = {name: field_column(self.x, name, n_samples) for name in fields}
         xs = ({name: values[i] for name, values in columns.items()} for i in range(n_samples))
-        return map(Context, xs)
+        of_samples = as_time_list(self.t, n_samples) if times else repeat(None)
+        return map(Context, xs, repeat(None), of_samples)
 
 
 def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any]:

@@ -37,6 +37,7 @@ from streamcal.calibration.bursts import (
     is_no_outcome,
     read_evidence,
 )
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
@@ -443,6 +444,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Update the weights by the served predictions, then teach the calibrators the sample.
 
@@ -563,6 +565,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         *,
         x: Sequence[FieldValues] | None = None,
         tickets: Sequence[Ticket | None] | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn rows that share an outcome, or nearly so, as one sample; see `Calibrator`.
 
@@ -641,13 +644,25 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return like_given(values, scores)
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, in compiled loops."""
         self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in compiled loops."""
         samples = self._check_samples(scores, y, w)

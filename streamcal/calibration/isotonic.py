@@ -26,6 +26,7 @@ from streamcal._validation import (
 from streamcal._whole import Step
 from streamcal.calibration._statistics import statistics_of
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
@@ -178,6 +179,7 @@ class IsotonicCalibrator(Calibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn a sample; O(log² n_scores).
 
@@ -308,13 +310,25 @@ class IsotonicCalibrator(Calibrator):
         return out
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self._learn_samples(scores, y, w, predict=False)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         return like_given(self._learn_samples(scores, y, w, predict=True), scores)

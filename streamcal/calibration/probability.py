@@ -23,6 +23,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.expert import Expert
@@ -66,6 +67,7 @@ class CompiledCalibrator(ProbabilityCalibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn that ``score`` in [0, 1] was followed by the label ``y`` in [0, 1].
 
@@ -93,13 +95,25 @@ class CompiledCalibrator(ProbabilityCalibrator):
         return like_given(values, scores)
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self.predict_learn_many(scores, y, w)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
         values = self._kernel.predict_learn_many(*self._check_samples(scores, y, w))

@@ -41,6 +41,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_calibrator, predict_learn_known
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues, field_column
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
@@ -288,6 +289,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn the label of a sample.
 
@@ -439,6 +441,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         *,
         x: Sequence[FieldValues] | None = None,
         tickets: Sequence[Ticket | None] | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn rows that share an outcome, or nearly so, as one sample; see `Calibrator`.
 
@@ -506,13 +509,25 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         return like_given(values, scores)
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given; see `predict_learn_many`."""
         self.predict_learn_many(scores, y, w, x=x)
 
     def predict_learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> Array:
         """Predict each sample, then learn it, in the order given.
 

@@ -10,6 +10,7 @@ from streamcal._state import Arrays, Fields
 from streamcal._validation import as_score
 from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.tickets import Ticket
@@ -98,6 +99,7 @@ class VennAbersCalibrator(Calibrator):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn a sample; O(log² n) in the number n of distinct scores.
 
@@ -126,7 +128,13 @@ class VennAbersCalibrator(Calibrator):
         self._isotonic.unlearn_one(score, y, w)
 
     def learn_many(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, x: Any = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
         self._isotonic.learn_many(scores, y, w)

@@ -11,6 +11,7 @@ from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_order, check_same_length
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
@@ -230,6 +231,7 @@ class KeyedCalibrator(Locked):
         *,
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn a sample of a key; ``ticket`` is that of `serve_one`, if there was one.
 

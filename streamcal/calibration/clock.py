@@ -1,0 +1,68 @@
+"""The time at which a sample is learned, for calibrators that forget by time.
+
+A time is a `datetime` or a number of seconds from any origin. Compiled calibrators get seconds.
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from streamcal._validation import as_number
+
+Time = datetime | float
+"""A time: a `datetime` with or without a zone, or seconds from any origin, such as 1970."""
+
+
+def as_seconds(t: Any) -> tuple[float, str]:
+    """Return a time in seconds, and its kind: "seconds", "aware" or "naive"; or raise.
+
+    A `datetime` without a zone counts as one in UTC. Times of two kinds can't be compared.
+
+    Raises
+    ------
+    TypeError
+        If it is no time.
+    ValueError
+        If it is not finite.
+
+    Examples
+    --------
+    >>> as_seconds(datetime(1970, 1, 2))
+    (86400.0, 'naive')
+    >>> as_seconds(datetime(1970, 1, 2, tzinfo=UTC))
+    (86400.0, 'aware')
+    >>> as_seconds(60)
+    (60.0, 'seconds')
+    """
+    if isinstance(t, np.datetime64) and not np.isnat(t):
+        t = t.astype("datetime64[us]").item()
+    if isinstance(t, datetime) and t == t:
+        if t.tzinfo is None:
+            return t.replace(tzinfo=UTC).timestamp(), "naive"
+        return t.timestamp(), "aware"
+    try:
+        seconds = as_number(t, "t")
+    except TypeError:
+        raise TypeError(f"`t` must be a datetime or a number of seconds, got {t!r}") from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"`t` must be a datetime or a finite number of seconds, got {t!r}")
+    return seconds, "seconds"
+
+
+def as_time_list(t: Any, n_samples: int) -> list[Any]:
+    """Return the times of a batch, or raise: a sequence, an array or a Series.
+
+    Examples
+    --------
+    >>> as_time_list(np.array(["1970-01-02"], "datetime64[D]"), 1)
+    [datetime.datetime(1970, 1, 2, 0, 0)]
+    """
+    if isinstance(t, str | bytes) or not hasattr(t, "__len__"):
+        raise TypeError(f"`t` must be a sequence of datetimes or of seconds, got {t!r}")
+    if len(t) != n_samples:
+        raise ValueError(f"`t` must have one time per score ({n_samples}), got {len(t)}")
+    if isinstance(t, np.ndarray) and t.dtype.kind == "M":
+        return list(t.astype("datetime64[us]").tolist())
+    return list(t.tolist() if isinstance(t, np.ndarray) else t)
