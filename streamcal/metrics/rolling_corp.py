@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import check_count
+from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.staircase import Staircase
+from streamcal.losses import Tweedie
+from streamcal.losses.deviance import DevianceName
 from streamcal.metrics.base import ProbabilityMetric, as_event
-from streamcal.metrics.corp import CORP, Scoring
+from streamcal.metrics.corp import CORP, SCORES, Scoring, find_deviance, with_hint
 
 
 class RollingPoint(NamedTuple):
@@ -47,6 +49,8 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         The greatest number of points, at least 2; if there are more, every second is removed.
     pos_val
         The positive label. None: the label with the greatest probability.
+    loss
+        For predicted means of counts or amounts, as in `CORP`: the score is the deviance.
 
     Examples
     --------
@@ -67,17 +71,21 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         every: int | None = None,
         max_points: int = 1000,
         pos_val: Any = True,
+        loss: DevianceName | Tweedie | None = None,
     ) -> None:
         check_count(window, "window")
         check_count(every, "every", optional=True)
         check_count(max_points, "max_points", 2)
-        self._corp = CORP(scoring)
+        check_choice(scoring, "scoring", SCORES)
+        find_deviance(loss, scoring=scoring != "brier", pos_val=pos_val is not True)
+        self._corp = CORP(scoring, loss=loss)
         self.window = window
         self.scoring = scoring
         self.every = every
         self.max_points = max_points
         self.pos_val = pos_val
-        self._samples: deque[tuple[bool, float, float]] = deque()
+        self.loss = loss
+        self._samples: deque[tuple[float, float, float]] = deque()
         self._history: list[RollingPoint] = []
         self._step = max(window // 20, 1) if every is None else every
         self._n_samples = 0
@@ -88,7 +96,7 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
 
     @property
     def mean_score(self) -> float:
-        """The mean Brier score or log loss of the window."""
+        """The mean score of the window."""
         return self._corp.mean_score
 
     @property
@@ -115,10 +123,24 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         """Return the CORP reliability curve of the window."""
         return self._corp.staircase()
 
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier; with a loss, whether it is a regressor."""
+        return self._corp.works_with(model)
+
+    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
+        """Return a prediction and a label as floats, or raise."""
+        if self.loss is not None:
+            return self._corp._pair_of(y_true, y_pred)
+        try:
+            p, happened = as_event(y_true, y_pred, self.pos_val)
+        except ValueError as error:
+            raise with_hint(error, self.pos_val, y_true, y_pred) from None
+        return p, happened
+
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
-        self._corp.update(happened, p, w)
-        self._samples.append((happened, p, w))
+        p, y = self._pair_of(y_true, y_pred)
+        self._corp.update(y, p, w)
+        self._samples.append((y, p, w))
         if len(self._samples) > self.window:
             self._revert(self._samples.popleft())
         self._n_samples += 1
@@ -126,21 +148,21 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
             self._add_point()
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, self.pos_val)
+        p, y = self._pair_of(y_true, y_pred)
         try:
-            self._samples.remove((happened, p, w))
+            self._samples.remove((y, p, w))
         except ValueError:
             raise ValueError(
                 f"`y_pred` must have been added before and be in the window, got {y_pred!r}"
             ) from None
-        self._revert((happened, p, w))
+        self._revert((y, p, w))
 
-    def _revert(self, sample: tuple[bool, float, float]) -> None:
+    def _revert(self, sample: tuple[float, float, float]) -> None:
         """Remove a sample that has left the window."""
         try:
             self._corp.revert(*sample)
         except ValueError:  # lost in the sum with a far heavier one of the same prediction
-            self._corp = CORP(self.scoring)
+            self._corp = CORP(self.scoring, loss=self.loss)
             for held in self._samples:
                 self._corp.update(*held)
 
