@@ -286,7 +286,10 @@ def _parse_rate(rate: str | None) -> float | str | None:
 def _check_plot(loss: str) -> None:
     """Raise ``ValueError`` unless the picture of --plot can be drawn."""
     if loss not in ("log", "squared"):
-        raise ValueError("--plot draws probabilities: it needs the log or squared loss")
+        advice = ""
+        if loss in ("poisson", "gamma", "tweedie"):
+            advice = f"; `streamcal plot --loss {loss}` draws means, from the output"
+        raise ValueError(f"--plot draws probabilities: it needs the log or squared loss{advice}")
 
 
 def _check_resumable(out: Path) -> None:

@@ -36,6 +36,10 @@ EXAMPLES = (
     "streamcal check scores.csv --prob p --label y --key country --alpha 0.01",
     "streamcal check scores.csv --prob cat,dog,bird --label animal",
 )
+_NO_TEST = (
+    "; counts and amounts have no such test, `streamcal report --loss` shows their calibration"
+)
+
 ALARM = 3
 """The exit status if there is an alarm."""
 
@@ -86,7 +90,8 @@ def check(
         check_alone(labels, key=key)
         prob = name_of_column(prob)
     if labels is None:
-        reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+        columns = [probability_column(prob, _NO_TEST), binary_label_column(label, _NO_TEST)]
+        reader = RowReader(columns, on_error)
     else:
         reader = RowReader(reader_columns(labels, label), on_error)
     with data_errors(table), summary:

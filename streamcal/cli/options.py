@@ -26,6 +26,15 @@ class OnError(StrEnum):
     skip = "skip"
 
 
+class MeansLoss(StrEnum):
+    """The losses of predicted means."""
+
+    squared = "squared"
+    poisson = "poisson"
+    gamma = "gamma"
+    tweedie = "tweedie"
+
+
 def column_option(
     help: str, *names: str, show_default: bool = False, metavar: str = "COLUMN"
 ) -> Any:
@@ -184,6 +193,15 @@ SinceOption = Annotated[
         "Show the rows since this time beside those before it. Needs --time.",
         "--since",
         metavar="TIME",
+    ),
+]
+MeansLossOption = Annotated[
+    MeansLoss | None,
+    column_option(
+        "Labels are counts or amounts, and predictions are means of these: squared (any numbers),"
+        " poisson or tweedie (labels not negative), gamma (positive labels). Not for a store.",
+        "--loss",
+        metavar="NAME",
     ),
 ]
 KnownSegmentOption = Annotated[

@@ -35,6 +35,9 @@ MOST_DELAY = 2**53
 _MISSING = frozenset({"na", "n/a", "nan", "<na>", "null", "none", "?"})
 """What other programs write in the cell of a missing value, in small letters."""
 
+MEANS = "; for counts or amounts add --loss poisson, gamma, tweedie or squared"
+"""What to do about labels and predictions that are no probabilities."""
+
 A_TIME = "a time such as 2026-03-01T12:30, or a number of seconds since 1970"
 
 Vector = NDArray[np.float64]
@@ -141,6 +144,12 @@ def score_column(name: str) -> Column:
     return Column(name, (Requirement("a finite number", np.isfinite),))
 
 
+def mean_column(name: str, loss: "MeanLoss") -> Column:
+    """Return a column of means that a loss is defined for."""
+    requirement = Requirement(f"in {loss.z_range} for the {loss.name} loss", loss.z_range.contains)
+    return Column(name, (requirement,))
+
+
 def probability_column(name: str, otherwise: str = "") -> Column:
     """Return a column of probabilities, clipped; ``otherwise`` is that of its `Requirement`."""
     requirement = Requirement(
@@ -178,9 +187,11 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
-def binary_label_column(name: str) -> Column:
-    """Return a column of labels 0 and 1."""
-    requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))
+def binary_label_column(name: str, otherwise: str = "") -> Column:
+    """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
+    requirement = Requirement(
+        "0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)), otherwise
+    )
     return Column(name, (requirement,), is_label=True)
 
 
@@ -204,6 +215,19 @@ def loss_label_column(name: str, loss: "MeanLoss") -> Column:
         ),
     )
     return Column(name, requirements, is_label=True)
+
+
+def columns_of_values(names: Sequence[str], label: str, loss: str | None) -> list[Column]:
+    """Return columns of probabilities and of labels 0 and 1; with a loss, of means and numbers."""
+    if loss is None:
+        return [
+            *(probability_column(name, MEANS) for name in names),
+            binary_label_column(label, MEANS),
+        ]
+    from streamcal.losses.deviance import get_deviance
+
+    given = get_deviance(str(loss)).loss
+    return [*(mean_column(name, given) for name in names), loss_label_column(label, given)]
 
 
 @dataclass(frozen=True, slots=True)

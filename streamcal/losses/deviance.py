@@ -72,6 +72,12 @@ class Deviance:
         return "Poisson deviance" if isinstance(self.loss, Poisson) else "gamma deviance"
 
     @property
+    def power(self) -> float:
+        """The power of the mean that the variance is proportional to, in the family of the loss."""
+        powers = {"squared": 0.0, "poisson": 1.0, "gamma": 2.0}
+        return self.loss.power if isinstance(self.loss, Tweedie) else powers[self.name]
+
+    @property
     def may_be_zero(self) -> bool:
         """Whether a prediction of 0 is allowed though it costs inf where the label is positive."""
         return isinstance(self.loss, Poisson | Tweedie)

@@ -73,7 +73,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         of `streamcal.losses`. The score is the deviance, that of `sklearn.metrics`: (p − y)² for
         ``"squared"``. The metric then works with regressors, and ``scoring``, ``pos_val`` and
         ``multiclass`` must be left out. A prediction of 0 for a positive label has an infinite
-        Poisson or Tweedie deviance, see ``scoring``.
+        Poisson or Tweedie deviance, see ``scoring``; the command line counts it as 1e-15.
 
     References
     ----------
