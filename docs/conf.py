@@ -80,7 +80,7 @@ sphinx_gallery_conf = {
 
 # By need: to learn, to do something, to look something up, to understand.
 NAV = {
-    "Tutorials": ["start", "notebooks/index"],
+    "Tutorials": ["start", "coming-from", "notebooks/index"],
     "How-to guides": [
         "choosing",
         "calibrators",
@@ -102,7 +102,7 @@ NAV = {
         "spark",
         "examples",
     ],
-    "Reference": ["glossary", "threads", "store-files", "reference/*"],
+    "Reference": ["reference/tasks", "glossary", "threads", "store-files", "reference/*"],
     "Explanation": ["how-it-works", "staircase", "study", "benchmarks"],
     "Project": ["contributing", "changelog"],
 }

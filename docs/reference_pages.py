@@ -1,13 +1,14 @@
 """The pages of the reference: one for each public class and function, by its public name.
 
-Each part of the package has a page with its docstring and a table of its names.
+Each part of the package has a page with its docstring and a table of its names. One page has the
+names that users type most, by what they want to do.
 """
 
 import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,57 @@ PARTS = {
     "report": "Numbers for Prometheus",
     "sklearn": "scikit-learn",
     "spark": "Spark",
+}
+# What users want to do, and the names for it. A page lists them before the parts.
+TASKS = {
+    "Calibrate a model of river": ["CalibratedClassifier", "CalibratedRegressor", "Served"],
+    "Calibrate scores from any source": [
+        "HedgedCalibrator",
+        "IsotonicCalibrator",
+        "PlattCalibrator",
+        "BetaCalibrator",
+        "HistogramCalibrator",
+        "AnytimeCalibrator",
+    ],
+    "Calibrate for many labels at once": ["TemperatureCalibrator", "TopLabelCalibrator"],
+    "Give an interval with each probability": ["VennAbersCalibrator"],
+    "Be right for each country or device": ["SegmentCalibrator"],
+    "Keep one calibrator for each key": ["KeyedCalibrator", "spark.calibrate"],
+    "Undo down-sampling of negatives": ["undo_sampling"],
+    "Calibrate a classifier of scikit-learn": [
+        "sklearn.OnlineCalibratedClassifier",
+        "sklearn.StreamingIsotonicRegression",
+    ],
+    "Fit a monotone curve": [
+        "isotonic_fit",
+        "anytime_isotonic",
+        "isotonic_fit_sharded",
+        "PAVStack",
+    ],
+    "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
+    "Predict grades": [
+        "optimal_thresholds",
+        "StreamingThresholds",
+        "ThresholdClassifier",
+        "ordinal.CuSumRank",
+        "ordinal.KernelCuSumRank",
+    ],
+    "Combine the votes of rules or trees": ["VoteClassifier", "voting.optimal_votes"],
+    "Measure calibration": [
+        "metrics.CORP",
+        "metrics.RollingCORP",
+        "metrics.SmoothECE",
+        "metrics.ECE",
+        "metrics.BrierScore",
+        "metrics.Multicalibration",
+    ],
+    "Draw calibration": ["plot.ReliabilityDisplay", "plot.MiscalibrationDisplay"],
+    "Raise an alarm": [
+        "monitoring.CalibrationTest",
+        "monitoring.CalibrationDrift",
+        "monitoring.ForecastComparison",
+    ],
+    "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],
 }
 # Behind the command line and inside; every other part is public and has a page.
 INTERNAL = {"cli", "kernels", "notebook", "tables"}
@@ -96,12 +148,15 @@ def summary(value: Any) -> str:
     return re.sub(r" ?\[\d+\]_", "", " ".join(first.split())).replace("|", r"\|")
 
 
-def table(title: str, values: dict[str, Any]) -> str:
-    """Return a table of paths, as links, with the first sentences of their docstrings."""
-    rows = "".join(
-        f"   * - :py:obj:`{path.rpartition('.')[2]} <{path}>`\n     - {summary(value)}\n"
-        for path, value in values.items()
-    )
+def table(title: str, values: dict[str, Any], within: str = "") -> str:
+    """Return a table of paths, as links, with the first sentences of their docstrings.
+
+    A link shows the last name of its path, or all names after ``within``.
+    """
+    rows = ""
+    for path, value in values.items():
+        shown = path.removeprefix(within) if within else path.rpartition(".")[2]
+        rows += f"   * - :py:obj:`{shown} <{path}>`\n     - {summary(value)}\n"
     return f".. rubric:: {title}\n\n.. list-table::\n   :widths: auto\n\n{rows}\n" if rows else ""
 
 
@@ -123,10 +178,14 @@ def page(part: str, path: str, value: Any) -> str:
     return f"{text}.. autoclass:: {path}\n   :members: {', '.join(found)}\n\n{inside}"
 
 
+def mocked(module: str) -> AbstractContextManager[None]:
+    """Mock what autodoc will; but other parts must not take a mock for an installed package."""
+    return mock(MOCKED) if module == "streamcal.spark" else nullcontext()
+
+
 def pages_of(part: str) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the pages of a part."""
-    # As autodoc will; but other parts must not take a mock for an installed package.
-    with mock(MOCKED) if part == "spark" else nullcontext():
+    with mocked(f"streamcal.{part}"):
         module = import_module(f"streamcal.{part}")
         values = {public_name(part, name): getattr(module, name) for name in exported(module)}
     kinds: dict[str, dict[str, Any]] = {
@@ -145,6 +204,28 @@ def pages_of(part: str) -> Iterator[tuple[str, str]]:
         yield path, page(part, path, values[path])
 
 
+def page_of_tasks() -> str:
+    """Return the page of what users want to do.
+
+    Raises
+    ------
+    AttributeError
+        If a name does not exist.
+    """
+    text = heading("The API by task")
+    for task, names in TASKS.items():
+        values = {f"streamcal.{name}": value_of(f"streamcal.{name}") for name in names}
+        text += table(task, values, within="streamcal.")
+    return text
+
+
+def value_of(path: str) -> Any:
+    """Return what a path of the package names."""
+    module, _, name = path.rpartition(".")
+    with mocked(module):
+        return getattr(import_module(module), name)
+
+
 def write_reference(folder: Path) -> list[str]:
     """Write the pages into a folder and return the names of those of parts.
 
@@ -156,6 +237,7 @@ def write_reference(folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
     parts = public_parts()
     pages = dict(page for part in parts for page in pages_of(part))
+    pages["tasks"] = page_of_tasks()
     missing = {f"streamcal.{name}" for name in streamcal.__all__} - set(pages)
     missing -= {f"streamcal.{part}" for part in parts}
     if missing:

@@ -327,6 +327,8 @@ def check_label(y: Any, name: str = "y") -> None:
     ...
     ValueError: `y` must be a label, got None
     """
+    if y is True or y is False:  # obviously
+        return
     if type(y).__hash__ is None and (isinstance(y, list | dict | set) or getattr(y, "ndim", 0) > 0):
         raise TypeError(f"`{name}` must be one label, got {shown(y)}{_about_label(y, name)}")
     if is_missing(y):

@@ -49,6 +49,16 @@ def test_every_public_name_is_in_the_reference(reference: Any, tmp_path: Path) -
             assert f"<{path}>`" in (tmp_path / f"{part}.rst").read_text("utf-8")
 
 
+def test_every_name_of_a_task_has_a_page(reference: Any, tmp_path: Path) -> None:
+    try:
+        reference["write_reference"](tmp_path)
+    except ImportError as error:
+        pytest.skip(f"an extra is missing: {error}")
+    named = re.findall(r"<(streamcal\S+)>`", (tmp_path / "tasks.rst").read_text("utf-8"))
+    assert len(named) > 30
+    assert [path for path in named if not (tmp_path / f"{path}.rst").exists()] == []
+
+
 def test_public_names_are_the_shortest_that_users_import(reference: Any) -> None:
     assert reference["public_name"]("calibration", "PlattCalibrator") == "streamcal.PlattCalibrator"
     assert reference["public_name"]("losses", "Log") == "streamcal.losses.Log"

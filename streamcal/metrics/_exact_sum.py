@@ -25,10 +25,9 @@ class ExactSum:
         """Return the sum with a finite number added."""
         parts = []
         for part in self._parts:
-            if abs(x) < abs(part):
-                x, part = part, x
             total = x + part
-            lost = part - (total - x)
+            added = total - x
+            lost = (x - (total - added)) + (part - added)  # Knuth's TwoSum
             if lost:
                 parts.append(lost)
             x = total

@@ -109,6 +109,7 @@ class ECE(ProbabilityMetric, BinaryMetric):
         self.pos_val = pos_val
         self.max_scores = max_scores
         self.multiclass = multiclass
+        self._event = None if multiclass else pos_val
         self._edges = [b / n_bins for b in range(1, n_bins)]
         # By bin ("width") or by prediction ("mass"): number of samples, their weight, Σ w (y − p).
         self._cells: dict[int, _Cell] = {}
@@ -147,17 +148,13 @@ class ECE(ProbabilityMetric, BinaryMetric):
         if self.multiclass == "classwise":
             do_all(*self._adding_each(y_true, y_pred, w))
         else:
-            do_all(self._adding(*as_event(y_true, y_pred, self._event), w))
+            self._adding(*as_event(y_true, y_pred, self._event), w)()
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         if self.multiclass == "classwise":
             do_all(*self._removing_each(y_true, y_pred, w))
         else:
-            do_all(self._removing(*as_event(y_true, y_pred, self._event), w, y_pred))
-
-    @property
-    def _event(self) -> Any:
-        return None if self.multiclass else self.pos_val
+            self._removing(*as_event(y_true, y_pred, self._event), w, y_pred)()
 
     def _adding(self, p: float, happened: bool, w: float) -> Step:
         """Return the step that adds a sample; all that may fail is computed now."""
