@@ -46,7 +46,7 @@ SLOW = {
         "processes",
         "readme",
     ),
-    *("report", "resume", "sharded", "spark", "store", "study", "threads"),
+    *("report", "report_means", "resume", "sharded", "spark", "store", "study", "threads"),
     *("threshold_classifier", "voting"),
 }
 

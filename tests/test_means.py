@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from model_diagnostics.scoring import GammaDeviance, HomogeneousExpectileScore
+from model_diagnostics.scoring import HomogeneousExpectileScore
 from model_diagnostics.scoring import decompose as reference
 from river import datasets, evaluate, linear_model, preprocessing
 from river import stats as river_stats
@@ -28,7 +28,7 @@ from sklearn.metrics import (
 )
 
 from streamcal import losses
-from streamcal.metrics import CORP, RollingCORP
+from streamcal.metrics import CORP, ECE, RollingCORP
 from streamcal.metrics.bands import mean_band
 from streamcal.plot import ReliabilityDisplay
 from streamcal.plot.reliability_curve import ReliabilityCurve
@@ -78,10 +78,8 @@ def test_the_parts_are_those_of_model_diagnostics(loss: Any, power: float) -> No
     metric = fill(CORP(loss=loss), y, p, w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # polars
-        score: Any = GammaDeviance() if power == 2.0 else HomogeneousExpectileScore(2.0 - power)
-        if power != 2.0:
-            # Its degree is that of y: 2 is the squared error, 1 the Poisson deviance.
-            score = HomogeneousExpectileScore(degree=2.0 - power, level=0.5)
+        # Its degree is that of y: 2 is the squared error, 1 the Poisson deviance, 0 the gamma one.
+        score = HomogeneousExpectileScore(degree=2.0 - power)
         found = reference(y, p, w, scoring_function=score, functional="mean").to_dicts()[0]
     split = metric.split()
     assert split.mean_score == pytest.approx(found["score"])
@@ -162,6 +160,15 @@ def test_no_count_was_thought_possible(loss: Any) -> None:
     assert metric.split() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "tweedie", "gamma"])
+def test_tiny_labels_do_not_spoil_the_sums(loss: Any) -> None:
+    metric = fill(CORP(loss=loss), [5e-324, 1e50, 1.0], [1.0, 1.0, 2.0])
+    assert all(map(math.isfinite, metric.split()))
+    metric.revert(1e50, 1.0)
+    metric.revert(5e-324, 1.0)
+    assert metric.split() == pytest.approx(fill(CORP(loss=loss), [1.0], [2.0]).split(), abs=1e-9)
+
+
 def test_equal_labels_have_no_uncertainty() -> None:
     for loss in ("squared", "poisson", "tweedie", "gamma"):
         split = fill(CORP(loss=loss), [3, 3, 3], [3.0, 3.0, 3.0]).split()
@@ -180,6 +187,42 @@ def test_regressors_of_river_are_measured() -> None:
     assert found is metric
     assert metric.mean_score > 0.0
     assert metric.mean_score == pytest.approx(metric.mcb - metric.dsc + metric.unc)
+
+
+@every_loss
+def test_ece_is_the_mean_gap_over_bins_of_equal_mass(loss: Any, power: float) -> None:
+    y, p, w = draw(power)
+    metric = fill(ECE(strategy="mass", loss=loss, n_bins=5), y, p, w)
+    x = np.unique(p)
+    total = np.array([w[p == value].sum() for value in x])
+    bins = (5 * (np.cumsum(total) - 0.5 * total) / w.sum()).astype(int)[np.searchsorted(x, p)]
+    gaps = [abs(w[bins == b] @ (y - p)[bins == b]) for b in range(5)]
+    assert metric.get() == pytest.approx(sum(gaps) / w.sum())
+    for sample in zip(y[:100], p[:100], w[:100], strict=True):
+        metric.revert(*sample)
+    rest = fill(ECE(strategy="mass", loss=loss, n_bins=5), y[100:], p[100:], w[100:])
+    assert metric.get() == pytest.approx(rest.get())
+    assert metric.clone().get() == 0.0
+
+
+def test_ece_of_many_scores_is_bounded_in_memory() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.normal(0.0, 100.0, 3000)
+    y = p + rng.normal(5.0, 1.0, 3000)
+    exact = fill(ECE(strategy="mass", loss="squared"), y, p)
+    merged = fill(ECE(strategy="mass", loss="squared", max_scores=100), y, p)
+    assert len(merged._cells) <= 100
+    assert exact.get() == pytest.approx(5.0, abs=0.2)  # it may exceed 1
+    assert merged.get() == pytest.approx(exact.get(), abs=0.2)
+
+
+def test_ece_of_means_has_no_bins_of_equal_width() -> None:
+    with pytest.raises(ValueError, match="`strategy` must be 'mass' where `loss` is given"):
+        ECE(loss="poisson")
+    with pytest.raises(ValueError, match="`multiclass` must be left out where `loss` is given"):
+        ECE(loss="poisson", strategy="mass", multiclass="classwise")
+    with pytest.raises(ValueError, match="for counts or amounts write loss='poisson'"):
+        ECE().update(3, 0.5)
 
 
 # What is refused ----------------------------------------------------------------------------------

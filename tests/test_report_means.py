@@ -12,7 +12,7 @@ from sklearn.metrics import d2_tweedie_score, mean_poisson_deviance
 from streamcal.cli.options import MeansLoss
 from streamcal.cli.report_sources import Given, open_subject
 from streamcal.losses.deviance import DevianceName, get_deviance
-from streamcal.metrics import CORP
+from streamcal.metrics import CORP, ECE
 from streamcal.report.page import render
 from streamcal.report.prometheus import exposition
 from streamcal.report.table_sections import Scored, of_table, verdict_of_table
@@ -70,6 +70,10 @@ def test_scores_are_those_of_the_metric_and_of_scikit_learn() -> None:
         assert parts[0] == pytest.approx(mean_poisson_deviance(data.labels, p))
         assert rows["D²", column][0] == pytest.approx(d2_tweedie_score(data.labels, p, power=1))
         assert rows["Mean", column][0] == pytest.approx(p.mean())
+        ece = ECE(strategy="mass", loss="poisson")
+        for sample in zip(data.labels, p, strict=True):
+            ece.update(*sample)
+        assert rows["ECE", column][0] == pytest.approx(ece.get())
     assert rows["ECE", "calibrated"][0] < 0.1 < rows["ECE", "model"][0]
     windows = cells(sections, "over-time-numbers")
     assert windows.header[:3] == ("up to row", "MCB of model", "MCB of calibrated")

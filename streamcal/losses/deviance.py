@@ -34,6 +34,8 @@ HINT = (
 
 _BY_NAME = {loss.name: loss for loss in (Squared(), Poisson(), Gamma(), Tweedie())}
 
+_LEAST_CENTER, _MOST_CENTER = 1e-100, 1e100  # quotients of labels and these do not overflow
+
 Array = NDArray[np.float64]
 
 
@@ -93,7 +95,8 @@ class Deviance:
             value = np.where(y == 0.0, z, y * np.log(y / z) - y + z)
         elif isinstance(loss, Gamma):
             ratio = y / z
-            value = ratio - 1.0 - np.log(ratio)
+            log_ratio = np.where(ratio > 0.0, np.log(ratio), np.log(y) - np.log(z))
+            value = ratio - 1.0 - log_ratio
         else:
             assert isinstance(loss, Tweedie)
             p = loss.power
@@ -104,7 +107,9 @@ class Deviance:
 
     def center(self, y: float) -> float:
         """Return a number near a label, from which any label has a finite deviance."""
-        return 1.0 if self.may_be_zero and y == 0.0 else y
+        if isinstance(self.loss, Squared):
+            return y
+        return min(max(y, _LEAST_CENTER), _MOST_CENTER) if y else 1.0
 
     def clip(self, means: Array) -> Array:
         """Return means in the range of the labels, which rounding errors may leave."""

@@ -30,10 +30,16 @@ from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.isotonic.corp import Decomposition, decompose, decompose_means
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.losses import Log, Tweedie
-from streamcal.losses.deviance import HINT, Deviance, DevianceName, get_deviance
+from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import ProbabilityMetric, as_event, check_multiclass
+from streamcal.metrics.base import (
+    ProbabilityMetric,
+    as_event,
+    check_multiclass,
+    find_deviance,
+    with_hint,
+)
 
 Scoring = Literal["brier", "log"]
 SCORES: tuple[Scoring, ...] = get_args(Scoring)
@@ -288,44 +294,6 @@ class CORP(ProbabilityMetric, BinaryMetric):
         return do_all(*steps, partial(vars(self).update, counts))
 
 
-def find_deviance(loss: Any, **given: Any) -> Deviance | None:
-    """Return the deviance of a loss, None without one, or raise if one of ``given`` is, too.
-
-    Examples
-    --------
-    >>> find_deviance("poisson", pos_val=True)
-    Traceback (most recent call last):
-        ...
-    ValueError: `pos_val` must be left out where `loss` is given: labels are numbers then
-    """
-    if loss is None:
-        return None
-    for name, is_given in given.items():
-        if is_given:
-            raise ValueError(
-                f"`{name}` must be left out where `loss` is given: labels are numbers then"
-            )
-    return get_deviance(loss)
-
-
-def with_hint(error: ValueError, pos_val: Any, *values: Any) -> ValueError:
-    """Return an error about an event; if labels or predictions may be means, with what to write.
-
-    Examples
-    --------
-    >>> str(with_hint(ValueError("no."), True, 0, 0.5))
-    'no.'
-    >>> "loss='poisson'" in str(with_hint(ValueError("no"), True, 3, 0.5))
-    True
-    """
-    is_number = isinstance(pos_val, bool | np.bool_) and all(
-        isinstance(value, int | float | np.number) and math.isfinite(value) for value in values
-    )
-    if is_number and any(not 0.0 <= value <= 1.0 for value in values):
-        return ValueError(f"{error}{HINT}")
-    return error
-
-
 def _score_of(p: float, happened: bool, scoring: str) -> float:
     if scoring == "brier":
         return (p - happened) ** 2
@@ -355,6 +323,7 @@ def split_of_means(
 
     Examples
     --------
+    >>> from streamcal.losses.deviance import get_deviance
     >>> y, z = np.array([0.0, 2.0, 1.0, 4.0]), np.array([0.5, 1.0, 1.5, 2.0])
     >>> split_of_means(y, z, get_deviance("poisson")).mcb
     0.7918

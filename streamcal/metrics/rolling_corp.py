@@ -15,8 +15,8 @@ from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.staircase import Staircase
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import DevianceName
-from streamcal.metrics.base import ProbabilityMetric, as_event
-from streamcal.metrics.corp import CORP, SCORES, Scoring, find_deviance, with_hint
+from streamcal.metrics.base import ProbabilityMetric, as_event, find_deviance, with_hint
+from streamcal.metrics.corp import CORP, SCORES, Scoring
 
 
 class RollingPoint(NamedTuple):

@@ -24,8 +24,8 @@ from streamcal._validation import check_choice
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics.bands import KINDS, Band, BandMethod, Kind
-from streamcal.metrics.base import Multiclass, check_multiclass
-from streamcal.metrics.corp import SCORES, Scoring, find_deviance
+from streamcal.metrics.base import Multiclass, check_multiclass, find_deviance
+from streamcal.metrics.corp import SCORES, Scoring
 from streamcal.notebook.shape import Shape
 from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
 from streamcal.plot._predictions import (

@@ -20,8 +20,8 @@ from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics.bands import KINDS, METHODS, Band, BandMethod, Kind, corp_band, mean_band
-from streamcal.metrics.base import as_events
-from streamcal.metrics.corp import SCORES, Scoring, find_deviance, mean_score_of, split_of_means
+from streamcal.metrics.base import as_events, find_deviance
+from streamcal.metrics.corp import SCORES, Scoring, mean_score_of, split_of_means
 from streamcal.notebook.shape import Shape
 
 Array = NDArray[np.float64]
