@@ -237,6 +237,8 @@ def test_what_is_out_of_range_changes_nothing(kind: Any) -> None:
         ((math.inf, 1.0), r"`y_true` must lie in \[0, inf\)"),
         ((1, -0.5), r"`y_pred` must lie in \[0, inf\) for the poisson loss, got -0.5"),
         ((1, math.nan), "`y_pred` must lie in"),
+        ((1e61, 1.0), r"`y_true` must be at most 1e\+60 in size, got 1e\+61"),
+        ((1, 1e61), r"`y_pred` must be at most 1e\+60 in size, got 1e\+61"),
         ((math.nan, 1.0), "`y_true` must be a label, got nan"),
         ((None, 1.0), "`y_true` must be a label, got None"),
     ):
@@ -366,6 +368,26 @@ def test_several_models_and_a_regressor() -> None:
         ReliabilityDisplay.from_estimator(GaussianNB(), [], loss="poisson")
     with pytest.raises(TypeError, match=r"`y` must be the labels of `X`"):
         ReliabilityDisplay.from_estimator(fitted, p[:, None], loss="poisson")
+
+
+def test_predictions_that_are_refused_in_pictures() -> None:
+    for y, p, message in (
+        ([], [], "`y_prob` must hold at least one prediction, got none"),
+        ([1, 2], [1.0], r"`y_true` must have one value per score \(1\), got 2"),
+        ([1, math.nan], [1.0, 2.0], r"`y_true` must lie in \[0, inf\).* at position 1; leave out"),
+        ([1, 2], [1.0, -2.0], r"`y_prob` must lie in \[0, inf\) .* got -2.0 at position 1"),
+        ([1, 2], [1.0, math.inf], "`y_prob` must be finite, got inf at position 1"),
+        ([1, 1e61], [1.0, 2.0], r"`y_true` must be at most 1e\+60 in size, got 1e\+61"),
+        ([1, 2], [1.0, 1e61], r"`y_prob` must be at most 1e\+60 in size, got 1e\+61"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ReliabilityDisplay.from_predictions(y, p, loss="poisson")
+        with pytest.raises(ValueError, match=message):
+            ReliabilityDisplay.from_models({"a": (y, p)}, loss="poisson")
+    display = ReliabilityDisplay.from_models(
+        {"a": ([1, 2], [1.0, 2.0])}, loss="poisson", level=0.8, n_resamples=10
+    )
+    assert (display.band, len(display.bands_)) == ("consistency", 1)
 
 
 def test_bands_that_do_not_hold_are_refused() -> None:

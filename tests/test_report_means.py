@@ -153,6 +153,8 @@ def test_scores_out_of_range_are_not_compared() -> None:
     sections = of_table(data._replace(raw=data.raw - 3.0), "model", "calibrated")
     assert "model has values outside [0, inf), so it is not compared." in sections[0].text
     assert {row[1] for row in cells(sections, "score-numbers").rows} == {"calibrated"}
+    data.raw[0] = 1e61
+    assert not data.comparable
 
 
 @pytest.mark.parametrize("loss", get_args(DevianceName))
@@ -231,6 +233,10 @@ def test_what_is_refused_says_what_to_write(table: Path, tmp_path: Path) -> None
         out = () if arguments[0] in ("check", "calibrate") else ("--out", tmp_path / "out.png")
         done = run(*arguments, *out, status=status)
         assert message in " ".join(done.output.replace("│", " ").split()), done.output
+    large = tmp_path / "large.csv"
+    large.write_text("model,calibrated,n\n1.5,1e61,2\n")
+    done = run("plot", large, "--prob", "calibrated", *label, "--loss", "poisson", status=1)
+    assert "row 1: `calibrated` must be at most 1e+60 in size" in " ".join(done.output.split())
     bare = tmp_path / "bare.csv"
     bare.write_text("model,n\n1.5,2\n")
     options = ("--loss", "poisson", "--out", tmp_path / "x.html")

@@ -146,8 +146,11 @@ def score_column(name: str) -> Column:
 
 def mean_column(name: str, loss: "MeanLoss") -> Column:
     """Return a column of means that a loss is defined for."""
-    requirement = Requirement(f"in {loss.z_range} for the {loss.name} loss", loss.z_range.contains)
-    return Column(name, (requirement,))
+    requirements = (
+        Requirement(f"in {loss.z_range} for the {loss.name} loss", loss.z_range.contains),
+        Requirement(f"at most {LARGEST:g} in size", lambda z: np.abs(z) <= LARGEST),
+    )
+    return Column(name, requirements)
 
 
 def probability_column(name: str, otherwise: str = "") -> Column:

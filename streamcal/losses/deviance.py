@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._advice import did_you_mean, shown
-from streamcal._validation import as_number, as_vector, check_label, check_same_length
+from streamcal._validation import LARGEST, as_number, as_vector, check_label, check_same_length
 from streamcal.losses._base import MeanLoss
 from streamcal.losses._mean import Gamma, Poisson, Squared, Tweedie
 from streamcal.losses.names import aliases_of
@@ -122,6 +122,9 @@ class Deviance:
         self.loss.check_labels(y, "y_true")
         if z not in self.loss.z_range:
             self._raise_prediction(z)
+        for name, number in (("y_true", y), ("y_pred", z)):
+            if abs(number) > LARGEST:
+                raise ValueError(f"`{name}` must be at most {LARGEST:g} in size, got {number}")
         return z, y
 
     def as_arrays(self, y_true: ArrayLike, y_pred: ArrayLike) -> tuple[Array, Array]:
@@ -136,6 +139,9 @@ class Deviance:
         if not inside.all():
             at = int(np.argmin(inside))
             self._raise_prediction(z[at], "y_prob", f" at position {at}")
+        for name, numbers in (("y_true", y), ("y_prob", z)):
+            if (most := float(np.abs(numbers).max())) > LARGEST:
+                raise ValueError(f"`{name}` must be at most {LARGEST:g} in size, got {most}")
         return y, z
 
     def _raise_prediction(self, z: float, argument: str = "y_pred", where: str = "") -> NoReturn:

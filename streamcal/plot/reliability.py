@@ -288,8 +288,8 @@ class ReliabilityDisplay:
         pos_val: Any = True,
         multiclass: Multiclass | None = None,
         scoring: Scoring = "brier",
-        band: Kind = "confidence",
-        method: BandMethod = "asymptotic",
+        band: Kind | None = None,
+        method: BandMethod | None = None,
         level: float | None = None,
         n_resamples: int = 500,
         seed: int = 0,
@@ -305,9 +305,11 @@ class ReliabilityDisplay:
             may differ, for example if one of them started later.
         level
             The level of the bands, one for each model in its colour. None, the default: no bands.
-        pos_val, multiclass, scoring, band, method, n_resamples, seed, loss, ax
-            As in `from_predictions`. With a ``loss`` and a level, ``band`` and ``method`` must be
-            those of `from_predictions`, too.
+        band, method
+            As in `from_predictions`. None, the default: ``"confidence"`` and ``"asymptotic"``; with
+            a ``loss`` the only ones that there are.
+        pos_val, multiclass, scoring, n_resamples, seed, loss, ax
+            As in `from_predictions`.
 
         Returns
         -------
@@ -325,6 +327,10 @@ class ReliabilityDisplay:
         check_choice(scoring, "scoring", SCORES)
         check_multiclass(multiclass, pos_val)
         found = _deviance_of(loss, scoring, pos_val, multiclass)
+        if band is None:
+            band = "confidence" if found is None else "consistency"
+        if method is None:
+            method = "asymptotic" if found is None else "resampling"
         find_band = band_finder(band, method, level, n_resamples, seed, found)
         if not hasattr(models, "items"):
             raise TypeError(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._validation import LARGEST
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.losses.deviance import Deviance
@@ -61,7 +62,8 @@ class Scored(NamedTuple):
     def comparable(self) -> bool:
         """Whether all scores are probabilities; means, if calibrated values are these."""
         if self.deviance is not None:
-            return bool(self.deviance.loss.z_range.contains(self.raw).all())
+            inside = self.deviance.loss.z_range.contains(self.raw)
+            return bool((inside & (np.abs(self.raw) <= LARGEST)).all())
         return bool(((self.raw >= 0.0) & (self.raw <= 1.0)).all())
 
     @property
