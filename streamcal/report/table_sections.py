@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
-from streamcal.metrics.corp import mean_score_of
+from streamcal.metrics.corp import chance_miscalibration, mean_score_of
 from streamcal.metrics.log_loss import RULE, log_losses
 from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
@@ -28,7 +28,6 @@ from streamcal.report.prometheus import Metric, loss_metrics
 LEVEL = 0.9
 ECE_BINS = 10
 _BINS = 50
-_DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
@@ -419,7 +418,7 @@ def _windows(
             losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
         else:
             losses.append([float(each[start:stop].mean()) for each in given.values()])
-        chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
+        chance.append(chance_miscalibration(scored.calibrated[start:stop], "brier", rng))
         for p, each in zip(columns, bets, strict=True):
             each.update_many(p[start:stop], y, np.ones(len(y)))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
@@ -491,10 +490,3 @@ def area_under_curve(p: Vector, y: Vector) -> float:
     n_ones = float(y.sum())
     pairs = n_ones * (len(y) - n_ones)
     return float((ranks @ y - 0.5 * n_ones * (n_ones + 1.0)) / pairs) if pairs else math.nan
-
-
-def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:
-    """Return the mean MCB if labels are drawn from the predictions."""
-    p = np.sort(p)  # once for all draws
-    draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
-    return float(np.mean([miscalibration(p, y) for y in draws]))
