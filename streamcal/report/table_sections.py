@@ -6,7 +6,7 @@ those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -350,14 +350,20 @@ class _Windows(NamedTuple):
 
 
 def over_time(
-    scored: Scored, names: list[str], seed: int, losses: Mapping[str, Vector] | None = None
+    scored: Scored,
+    names: list[str],
+    seed: int,
+    losses: Mapping[str, Vector] | None = None,
+    labels: Sequence[Vector] | None = None,
 ) -> Section:
     """Return the section with windows of rows.
 
-    ``losses`` are of each row, by name; None: the log losses of the columns.
+    ``losses`` are of each row, by name; None: the log losses of the columns. ``labels`` are those
+    of each column; None: the same for all.
     """
     periods = scored.periods()
-    windows, axis = _windows(scored, periods, len(names), seed, losses), periods.axis
+    events = [scored.labels] * len(names) if labels is None else labels
+    windows, axis = _windows(scored, periods, events, seed, losses), periods.axis
     n_windows = len(periods.x)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
@@ -404,23 +410,27 @@ def over_time(
 
 
 def _windows(
-    scored: Scored, periods: Periods, n_columns: int, seed: int, given: Mapping[str, Vector] | None
+    scored: Scored,
+    periods: Periods,
+    labels: Sequence[Vector],
+    seed: int,
+    given: Mapping[str, Vector] | None,
 ) -> _Windows:
-    """Return the numbers of windows, which are periods of rows."""
-    columns = [scored.raw, scored.calibrated][-n_columns:]
+    """Return the numbers of windows, which are periods of rows; ``labels`` are of each column."""
+    columns = [scored.raw, scored.calibrated][-len(labels) :]
     rng = np.random.default_rng(seed)
     mcb, losses, chance, evidence = [], [], [], []
     bets = [new_bets(spends=True) for _ in columns]
     for start, stop in pairwise(periods.bounds):
-        y = scored.labels[start:stop]
-        mcb.append([miscalibration(p[start:stop], y) for p in columns])
+        part = [(p[start:stop], y[start:stop]) for p, y in zip(columns, labels, strict=True)]
+        mcb.append([miscalibration(p, y) for p, y in part])
         if given is None:
-            losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
+            losses.append([_mean_score(y, p, "log") for p, y in part])
         else:
             losses.append([float(each[start:stop].mean()) for each in given.values()])
         chance.append(chance_miscalibration(scored.calibrated[start:stop], "brier", rng))
-        for p, each in zip(columns, bets, strict=True):
-            each.update_many(p[start:stop], y, np.ones(len(y)))
+        for (p, y), each in zip(part, bets, strict=True):
+            each.update_many(p, y, np.ones(len(y)))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
     return _Windows(*map(np.array, (mcb, losses, chance, evidence)))
 
