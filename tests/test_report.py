@@ -1580,6 +1580,19 @@ def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_d
             assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_columns_with_long_names_are_not_cut(browser: Any, table: Any, width: int) -> None:
+    long, out = table.with_name("long.csv"), table.with_suffix(".html")
+    names = ["probability_of_default_before_calibration_version_2_final", "y", "country_of_birth"]
+    long.write_text(table.read_text().replace("p,y,key", ",".join(names), 1))
+    columns = ["--score", names[0], "--prob", names[0], "--label", "y", "--segment", names[2]]
+    run("report", long, *columns, "--key", names[2], "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(CUT) == []
+
+
 def test_segments_fit_a_phone(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     of_table = ["--score", "p", "--prob", "p", "--label", "y", "--out", out]
