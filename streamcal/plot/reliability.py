@@ -556,7 +556,7 @@ class ReliabilityDisplay:
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         paths = [curve.points() for curve in self.curves]
-        bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
+        diagonal, bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
         self._draw_curves(ax, paths)
         ends = self._draw_bands(ax, bottom, top)
         floor = self._draw_histogram(ax, bottom, top)
@@ -566,7 +566,8 @@ class ReliabilityDisplay:
             from streamcal.plot._reliability_table import Table
 
             band = self.bands_[0] if self.bands_ else None
-            table = Table(ax, self.curves, self.lines_, self.scoring, band, self._band_names())
+            names = self._band_names()
+            table = Table(ax, self.curves, self.lines_, self.scoring, band, names, diagonal)
             self.text_ = table.draw([*paths, *ends], bottom, top)
             self._center_label()
 
@@ -588,19 +589,20 @@ class ReliabilityDisplay:
         percent = f"{100 * self.level:g}%"
         return f"{percent} {self.band} band", f"{percent} band"
 
-    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
-        """Draw the diagonal if the diagram is a square, and return its range of values."""
+    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[Line2D | None, float, float]:
+        """Draw the diagonal if the diagram is a square; return it and the range of values."""
         edges = self.curves[0].edges
         bottom, top = float(y.min()), float(y.max())
         if _is_square(edges, y):
             ends = [float(edges[0]), float(edges[-1])]
             gray = muted(ax)
-            ax.plot(ends, ends, color=gray, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            style: Any = {"linewidth": 1.0, "linestyle": (0, (4, 3)), "zorder": 1.5}
+            (line,) = ax.plot(ends, ends, color=gray, **style)
             ax.set_aspect("equal")
-            return ends[0], ends[1]
+            return line, ends[0], ends[1]
         if bottom >= 0.0 and top <= 1.0:
-            return 0.0, 1.0
-        return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
+            return None, 0.0, 1.0
+        return (None, bottom, top) if bottom < top else (None, bottom - 0.5, top + 0.5)
 
     def _draw_bands(self, ax: Axes, bottom: float, top: float) -> list[Path]:
         """Draw the bands in the colours of their curves; return lower and upper ends."""
