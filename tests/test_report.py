@@ -1630,6 +1630,24 @@ def test_nothing_is_cut_and_squares_are_square(
             assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize(
+    ("last", "labels"),
+    [("9999-12-31", ["0001-01-01", "9999-01-01"]), ("0001-03-05", ["0001-01-01", "0001-03-01"])],
+)
+def test_early_years_are_written_in_full(
+    browser: Any, tmp_path: Path, last: str, labels: list[str]
+) -> None:
+    table = tmp_path / "early.csv"
+    rows = [f"{'0001-01-01' if i < 300 else last},{i / 600},{i % 2}" for i in range(600)]
+    table.write_text("\n".join(["at,p,y", *rows]))
+    options = ["--score", "p", "--prob", "p", "--label", "y", "--time", "at"]
+    run("report", table, *options, "--out", table.with_suffix(".html"))
+    with opened(browser, table.with_suffix(".html").as_uri()) as tab:
+        shown = tab.locator("#mcb-over-time text").all_text_contents()
+        assert sorted({text for text in shown if text.count("-") == 2}) == labels
+        assert not {"1900", "Jan 1"} & set(shown)
+
+
 def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     header, *lines = table.read_text().splitlines()
