@@ -1632,7 +1632,7 @@ def test_nothing_is_cut_and_squares_are_square(
 
 @pytest.mark.parametrize(
     ("last", "labels"),
-    [("9999-12-31", ["0001-01-01", "9999-01-01"]), ("0001-03-05", ["0001-01-01", "0001-03-01"])],
+    [("9999-12-31", ["0001-01-01", "9999-01-01"]), ("0001-03-05", ["0001-01-01", "0001-03-05"])],
 )
 def test_early_years_are_written_in_full(
     browser: Any, tmp_path: Path, last: str, labels: list[str]

@@ -9,6 +9,7 @@ import typer
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_exists
 from streamcal.cli.label_columns import (
+    SEVERAL,
     check_alone,
     columns_of_labels,
     name_of_column,
@@ -86,7 +87,9 @@ def check(
         check_alone(labels, key=key)
         prob = name_of_column(prob)
     if labels is None:
-        reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+        reader = RowReader(
+            [probability_column(prob), binary_label_column(label, SEVERAL)], on_error
+        )
     else:
         reader = RowReader(reader_columns(labels, label), on_error)
     with data_errors(table), summary:
@@ -96,7 +99,8 @@ def check(
         alarms = _alarms(tests, alpha, alone=key is None and labels is None)
         what = "the probability of" if key is None else key
         for name in alarms:
-            typer.echo(_in_words(tests[name], prob if name is None else f"{what} {name}"))
+            of = f"{what} {name or '(empty)'}"
+            typer.echo(_in_words(tests[name], prob if name is None else of))
         counts = [test.n_samples for test in tests.values()]
         n_rows = sum(counts) if labels is None else counts[0]
         summary.add_skipped(reader)

@@ -13,6 +13,9 @@ from streamcal.cli.rows import Check, Column, Requirement, Vector, probability_c
 if TYPE_CHECKING:
     from streamcal.tables.base import Chunk
 
+SEVERAL = "; several labels need a column of probabilities each, as in --prob a,b,c"
+"""What is said of a label that is neither 0 nor 1."""
+
 _MOST_LABELS = 1_000
 _MOST_NAMED = 8  # in a message
 

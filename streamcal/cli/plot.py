@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
-from streamcal.cli.label_columns import columns_of_labels, name_of_column, reader_columns
+from streamcal.cli.label_columns import SEVERAL, columns_of_labels, name_of_column, reader_columns
 from streamcal.cli.options import (
     AnyLabelOption,
     FormatOption,
@@ -67,7 +67,7 @@ def plot(
         kind = format_of(table, given=file_format)
     if labels_of is None:
         names = list(map(name_of_column, names))
-        columns = [*map(probability_column, names), binary_label_column(label)]
+        columns = [*map(probability_column, names), binary_label_column(label, SEVERAL)]
     else:
         columns = reader_columns(labels_of, label)
     reader = RowReader(columns, on_error)

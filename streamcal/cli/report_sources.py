@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import (
+    SEVERAL,
     check_alone,
     columns_before,
     columns_of_labels,
@@ -99,6 +100,8 @@ def open_subject(
     if given.score is None or given.label is None:
         missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
         needed = " and ".join(missing)
+        if given.prob is not None and given.score is None:
+            needed += f", unless --prob names several columns, as in a,b,c; got {given.prob!r}"
         raise ValueError(f"{source} is not a store, and a table needs {needed}")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
         raise ValueError(
@@ -425,7 +428,7 @@ def _read_scored(
         [
             score_column(columns.score),
             probability_column(columns.prob),
-            binary_label_column(columns.label),
+            binary_label_column(columns.label, SEVERAL),
             *([] if time is None else [time]),
         ],
         on_error,

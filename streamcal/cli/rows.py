@@ -44,7 +44,8 @@ Mask = NDArray[np.bool_]
 class Requirement(NamedTuple):
     """A requirement of a number: its text in messages, and the function that checks it.
 
-    ``otherwise`` is what the message adds if there is a value that does not meet it.
+    ``otherwise`` is what the message adds if there is a number that does not meet it; in a column
+    of labels, if there is a word.
     """
 
     text: str
@@ -178,9 +179,10 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
-def binary_label_column(name: str) -> Column:
-    """Return a column of labels 0 and 1."""
-    requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))
+def binary_label_column(name: str, otherwise: str = "") -> Column:
+    """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
+    text = "0 or 1, or false or true"
+    requirement = Requirement(text, lambda y: np.isin(y, (0.0, 1.0)), otherwise)
     return Column(name, (requirement,), is_label=True)
 
 
@@ -359,7 +361,9 @@ def _faults(chunk: "Chunk", checks: list[Check], keep: Mask, stop: bool) -> list
         elif got == "nothing" or cell in _MISSING:
             advice = "; --on-error skip leaves such rows out" if stop else ""
         else:
-            advice = _advice(text, cell) + (otherwise if _is_number(cell) else "")
+            advice = _advice(text, cell)
+            if not (check.is_label and advice) and _is_number(cell) != check.is_label:
+                advice += otherwise
         message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)
