@@ -798,11 +798,33 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert "streamcal_labels_total 2000.0" in text
 
 
-def test_the_predicted_label_is_drawn(animals: Path) -> None:
+def test_the_predicted_label_is_drawn(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = animals.with_suffix(".png")
     result = run("plot", animals, "--prob", COLUMNS, "--label", "animal", "--out", out, "--json")
     assert json.loads(result.stderr)["drawn"] == 2000
     assert out.stat().st_size > 10_000
+    two = ["--prob", "p_cat=a,p 2=b", "--prob", "p 3=b,at=a"]
+    shown: dict[str, Any] = {}
+
+    def keep(models: Any, **options: Any) -> None:
+        shown.update(models)
+
+    monkeypatch.setattr("streamcal.plot.ReliabilityDisplay.from_models", keep)
+    animals.write_text("p_cat,p 2,p 3,at,y\n0.25,0.75,0.125,0.875,a\n0.5,0.5,1,0,b\n")
+    run("plot", animals, *two, "--label", "y", "--out", out)
+    assert shown == {
+        "p_cat, …": (
+            ["a", "b"],
+            {"a": pytest.approx([0.25, 0.5]), "b": pytest.approx([0.75, 0.5])},
+        ),
+        "p 3, …": (["a", "b"], {"a": pytest.approx([0.875, 0]), "b": pytest.approx([0.125, 1])}),
+    }
+    for other, message in (
+        ("p 3=b,at=c", "--prob must name columns of the same labels each time, here a, b, got"),
+        ("p_cat=b,at=a", "--prob must begin with another column each time, got 'p_cat=b,at=a'"),
+    ):
+        again = [*two[:2], "--prob", other, "--label", "y", "--out", out]
+        assert message in run("plot", animals, *again, status=2).stderr
     decided = run("decide", animals, "--prob", "p_cat,p 2", "--out", "-", status=1)
     assert (
         "`decide` takes one column of probabilities; `report`, `watch`, `check`" in decided.stderr
