@@ -1375,6 +1375,31 @@ def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time() 
     assert computed == [0, 1, 2]
 
 
+def test_what_cannot_be_reported_is_not_tried_all_the_time() -> None:
+    now, stamp, computed = [0.0], [0], []
+
+    def build() -> Any:
+        computed.append(stamp[0])
+        now[0] += 2.0
+        if stamp[0] == 1:
+            raise ValueError("row 1,000,000 is bad")
+        return tiny(stamp[0])
+
+    source = watch.Source(build, lambda: stamp[0], clock=lambda: now[0])
+    source.report()
+    stamp[0] = 1
+    for _ in range(3):
+        with pytest.raises(ValueError, match="is bad"):
+            source.report()
+    now[0] += 10.0
+    with pytest.raises(ValueError, match="is bad"):
+        source.report()
+    stamp[0] = 0
+    now[0] += 10.0
+    assert source.report().sections[0].text == "n is 0"
+    assert computed == [0, 1, 1, 0]
+
+
 def test_a_store_damaged_while_served_is_reported(tmp_path: Path) -> None:
     def build() -> None:
         raise ValueError("the store is damaged")
