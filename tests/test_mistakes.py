@@ -395,6 +395,14 @@ COMMANDS = of(
     ("cli('thresholds ' + ARGUMENTS, 'p,y\\n0.5,0\\n')", "`y` must be an int from 1 to 32767"),
     ("cli('plot ' + 'scores.csv --prob q --label y --out x.bmp', 'p,y\\n')", ".png, .pdf, .svg"),
     ("cli('report scores.csv', 'p,y\\n0.5,0\\n')", "a table needs --score and --label"),
+    (
+        "cli('report scores.csv --prob a --prob b --label y', 'a,b,y\\n0.5,0.5,a\\n')",
+        "a table needs --score, unless --prob names several columns, as in a,b,c; got 'b'",
+    ),
+    (
+        "cli('check scores.csv --prob a --prob b --label y', 'a,b,y\\n0.5,0.5,a\\n')",
+        "got 'a'; several labels need a column of probabilities each, as in --prob a,b,c",
+    ),
 )
 
 MISTAKES = [

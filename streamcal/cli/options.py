@@ -155,7 +155,8 @@ SourceArgument = Annotated[
 KnownScoreOption = Annotated[
     str | None,
     column_option(
-        "The model's score before calibration. Not needed for a store, or several labels.",
+        "The model's score before calibration. For several labels, which may do without: a column"
+        " for each, as in raw_a=a,raw_b=b. Not needed for a store.",
         "--score",
     ),
 ]

@@ -28,7 +28,7 @@ from streamcal.cli.options import (
     column_option,
     out_option,
 )
-from streamcal.cli.rows import RowReader, columns_of_values
+from streamcal.cli.rows import RowReader, columns_of_values, probability_column
 from streamcal.cli.sample import UniformSample
 from streamcal.cli.summary import Summary
 
@@ -46,8 +46,8 @@ def plot(
         list[str],
         column_option(
             "A probability of the label 1; give it once for each curve. Or the columns of several"
-            " labels, as in a,b,c or p_a=a,p_b=b: how often the predicted label is right. With"
-            " --loss a predicted mean."
+            " labels, as in a,b,c or p_a=a,p_b=b: how often the predicted label is right; once for"
+            " each model. With --loss a predicted mean."
         ),
     ],
     label: AnyLabelOption,
@@ -69,18 +69,20 @@ def plot(
     with usage_errors():
         check_files(table, picture=out)
         summary = Summary(quiet=quiet, as_json=json)
-        labels_of = columns_of_labels(names[0]) if len(names) == 1 else None
-        check_alone(labels_of, loss=loss)
+        models = _models(names)
+        check_alone(columns_of_labels(names[0]), loss=loss)
     from streamcal.tables.base import TableError
     from streamcal.tables.open import format_of
 
     with usage_errors():
         kind = format_of(table, given=file_format)
-    if labels_of is None:
+    if models is None:
         names = list(map(name_of_column, names))
         columns = columns_of_values(names, label, loss)
     else:
-        columns = reader_columns(labels_of, label)
+        first, *others = models.values()
+        columns = [probability_column(each) for other in others for each in other.values()]
+        columns += reader_columns({name: label for label, name in first.items()}, label)
     reader = RowReader(columns, on_error)
     with data_errors(table), summary:
         sample = read_sample(table, kind, reader, hidden=quiet)
@@ -88,11 +90,41 @@ def plot(
             raise TableError("has no labelled rows: there is nothing to draw")
         summary.add_skipped(reader)
         *curves, labels = sample.rows().T
-        if labels_of is not None:
-            draw_top_label(out, list(labels_of.values()), curves, labels, sample.n_rows, summary)
+        if models is not None:
+            n = len(first)  # the columns of the first model are the last ones
+            parts = [curves[i : i + n] for i in range(0, len(curves), n)]
+            ordered = dict(zip(models, [parts[-1], *parts[:-1]], strict=True))
+            draw_top_label(out, list(first), ordered, labels, sample.n_rows, summary)
             return
         named = dict(zip(names, curves, strict=True))
         draw_reliability(out, labels, named, sample.n_rows, summary, loss)
+
+
+def _models(names: list[str]) -> dict[str, dict[str, str]] | None:
+    """Return the column of each label by the name of the model; None if there is one label.
+
+    Raises
+    ------
+    ValueError
+        If the models have not the same labels.
+    """
+    found = [columns_of_labels(name) for name in names]
+    several = [columns for columns in found if columns is not None]
+    if len(several) < len(names):
+        return None
+    labels = list(several[0].values())
+    models = {}
+    for columns, name in zip(several, names, strict=True):
+        if set(columns.values()) != set(labels):
+            raise ValueError(
+                f"--prob must name columns of the same labels each time, here {', '.join(labels)},"
+                f" got {name!r}"
+            )
+        places = {label: column for column, label in columns.items()}
+        models[f"{next(iter(columns))}, …"] = {label: places[label] for label in labels}
+    if len(models) < len(names):
+        raise ValueError(f"--prob must begin with another column each time, got {names[-1]!r}")
+    return models
 
 
 def read_sample(table: Path, kind: str, reader: RowReader, *, hidden: bool = True) -> UniformSample:
@@ -144,21 +176,27 @@ def draw_reliability(
 def draw_top_label(
     path: Path,
     names: list[str],
-    columns: list[NDArray[np.float64]],
+    models: dict[str, list[NDArray[np.float64]]],
     places: NDArray[np.float64],
     n_rows: int,
     summary: Summary,
 ) -> None:
     """Draw how often the predicted one of several labels is right.
 
-    ``places`` are those of the true labels in ``names``; ``columns`` have their probabilities.
+    ``places`` are those of the true labels in ``names``; ``models`` have these' probabilities.
     """
     from streamcal.plot import ReliabilityDisplay
 
     true = [names[place] for place in places.astype(np.int64).tolist()]
-    probabilities = dict(zip(names, columns, strict=True))
+    told = {
+        model: (true, dict(zip(names, columns, strict=True))) for model, columns in models.items()
+    }
     with picture(path, 5.6, 6.2) as ax:
-        ReliabilityDisplay.from_predictions(true, probabilities, multiclass="top-label", ax=ax)
+        if len(told) > 1:
+            ReliabilityDisplay.from_models(told, multiclass="top-label", ax=ax)
+        else:
+            (alone,) = told.values()
+            ReliabilityDisplay.from_predictions(*alone, multiclass="top-label", ax=ax)
     _add_drawn(summary, path, len(places), n_rows)
 
 

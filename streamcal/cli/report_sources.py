@@ -14,6 +14,7 @@ from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import (
     check_alone,
+    columns_before,
     columns_of_labels,
     name_of_column,
     reader_columns,
@@ -26,6 +27,7 @@ from streamcal.cli.rows import (
     TimeColumn,
     columns_of_values,
     group_rows,
+    probability_column,
     score_column,
 )
 from streamcal.cli.summary import print_skipped
@@ -91,15 +93,17 @@ def open_subject(
             raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
-        check_alone(labels, score=given.score, key=key, segment=segment, since=since)
-        check_alone(labels, loss=given.loss)
+        check_alone(labels, key=key, segment=segment, since=since, loss=given.loss)
         if given.label is None:
             raise ValueError(f"{source} is not a store, and a table needs --label")
-        answers = _AnswerColumns(given.label, labels, given.time)
+        before = None if given.score is None else columns_before(given.score, labels)
+        answers = _AnswerColumns(given.label, labels, given.time, before)
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
         needed = " and ".join(missing)
+        if given.prob is not None and given.score is None:
+            needed += f", unless --prob names several columns, as in a,b,c; got {given.prob!r}"
         raise ValueError(f"{source} is not a store, and a table needs {needed}")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
         raise ValueError(
@@ -172,20 +176,31 @@ class _ScoredColumns(NamedTuple):
         return rows.add_to(report, self)
 
 
+def _with_labels(columns: dict[str, str]) -> str:
+    return ", ".join(
+        name if name == label else f"{name} ({label})" for name, label in columns.items()
+    )
+
+
 class _AnswerColumns(NamedTuple):
-    """The columns of a table with several labels: the true one, the probability of each, time."""
+    """The columns of a table with several labels: the true one, the probability of each, time.
+
+    ``before`` has the columns before calibration, in the order of their labels in ``prob``.
+    """
 
     label: str
     prob: dict[str, str]
     time: str | None = None
+    before: dict[str, str] | None = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The names as facts of a report."""
-        pairs = [
-            name if name == label else f"{name} ({label})" for name, label in self.prob.items()
-        ]
-        named = {"Probabilities": ", ".join(pairs), "Labels": self.label}
+        after = _with_labels(self.prob)
+        if self.before is None:
+            named = {"Probabilities": after, "Labels": self.label}
+        else:
+            named = {"Scores": _with_labels(self.before), "Calibrated": after, "Labels": self.label}
         named |= {"Times": self.time} if self.time is not None else {}
         return tuple(named.items())
 
@@ -484,9 +499,10 @@ def _read_answers(
     from streamcal.tables.open import open_table
 
     time = None if columns.time is None else TimeColumn(columns.time, ())
+    before = list(map(probability_column, columns.before or ()))
     read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
-    reader, at = RowReader(read, on_error), len(columns.prob)
-    parts = [np.empty((0, len(read) + 1))]
+    reader, at = RowReader([*before, *read], on_error), len(before) + len(columns.prob)
+    parts = [np.empty((0, len(reader.columns) + 1))]
     with (
         open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -503,7 +519,9 @@ def _read_answers(
     if time is not None:
         numbers = numbers[np.argsort(numbers[:, at + 1], kind="stable")]
     names, codes = tuple(columns.prob.values()), numbers[:, at].astype(np.int64)
-    answers = Answers(names, numbers[:, :at], codes, numbers[:, -1])
+    answers = Answers(names, numbers[:, len(before) : at], codes, numbers[:, -1])
+    if before:
+        answers = answers._replace(before=numbers[:, : len(before)])
     if time is None:
         return answers
     return answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")

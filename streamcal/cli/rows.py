@@ -35,6 +35,8 @@ MOST_DELAY = 2**53
 _MISSING = frozenset({"na", "n/a", "nan", "<na>", "null", "none", "?"})
 """What other programs write in the cell of a missing value, in small letters."""
 
+SEVERAL = "; several labels need a column of probabilities each, as in --prob a,b,c"
+"""What is said of a label that is neither 0 nor 1."""
 MEANS = "; for counts or amounts add --loss poisson, gamma, tweedie or squared"
 """What to do about labels and predictions that are no probabilities."""
 
@@ -47,7 +49,8 @@ Mask = NDArray[np.bool_]
 class Requirement(NamedTuple):
     """A requirement of a number: its text in messages, and the function that checks it.
 
-    ``otherwise`` is what the message adds if there is a value that does not meet it.
+    ``otherwise`` is what the message adds if there is a number that does not meet it; in a column
+    of labels, if there is a word.
     """
 
     text: str
@@ -192,9 +195,8 @@ def rate_column(name: str) -> Column:
 
 def binary_label_column(name: str, otherwise: str = "") -> Column:
     """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
-    requirement = Requirement(
-        "0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)), otherwise
-    )
+    text = "0 or 1, or false or true"
+    requirement = Requirement(text, lambda y: np.isin(y, (0.0, 1.0)), otherwise)
     return Column(name, (requirement,), is_label=True)
 
 
@@ -225,7 +227,7 @@ def columns_of_values(names: Sequence[str], label: str, loss: str | None) -> lis
     if loss is None:
         return [
             *(probability_column(name, MEANS) for name in names),
-            binary_label_column(label, MEANS),
+            binary_label_column(label, SEVERAL + MEANS),
         ]
     from streamcal.losses.deviance import get_deviance
 
@@ -386,7 +388,9 @@ def _faults(chunk: "Chunk", checks: list[Check], keep: Mask, stop: bool) -> list
         elif got == "nothing" or cell in _MISSING:
             advice = "; --on-error skip leaves such rows out" if stop else ""
         else:
-            advice = _advice(text, cell) + (otherwise if _is_number(cell) else "")
+            advice = _advice(text, cell)
+            if not (check.is_label and advice) and _is_number(cell) != check.is_label:
+                advice += otherwise
         message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)

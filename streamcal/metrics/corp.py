@@ -302,7 +302,12 @@ def _score_of(p: float, happened: bool, scoring: str) -> float:
     return -(math.log(p) if happened else math.log1p(-p))
 
 
-def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], scoring: str) -> float:
+def mean_score_of(
+    happened: NDArray[np.float64],
+    p: NDArray[np.float64],
+    scoring: str,
+    w: NDArray[np.float64] | None = None,
+) -> float:
     """Return the mean Brier score or log loss of probabilities, arrays of shape ``(n_samples,)``.
 
     Examples
@@ -311,9 +316,9 @@ def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], scoring
     0.15625
     """
     if scoring == "brier":
-        return float(np.mean((p - happened) ** 2))
+        return float(np.average((p - happened) ** 2, weights=w))
     with np.errstate(divide="ignore"):
-        return -float(np.mean(np.where(happened == 1.0, np.log(p), np.log1p(-p))))
+        return -float(np.average(np.where(happened == 1.0, np.log(p), np.log1p(-p)), weights=w))
 
 
 def split_of_means(
@@ -332,3 +337,41 @@ def split_of_means(
     unc = float(deviance(mean, y).mean())
     score = float(deviance(z, y).mean())
     return decompose_means(isotonic_fit(z, y), score, deviance, mean, unc)
+
+
+def chance_miscalibration(
+    p: NDArray[np.float64],
+    scoring: str,
+    rng: np.random.Generator,
+    *,
+    n_draws: int = 8,
+    w: NDArray[np.float64] | None = None,
+) -> float:
+    """Return the mean MCB of labels drawn from predictions: that of calibrated ones, by chance.
+
+    Parameters
+    ----------
+    p, w : ndarray of shape (n_samples,)
+        Predictions, and their weights; ones by default.
+    scoring
+        ``"brier"`` or ``"log"``.
+    rng
+        The source of the draws.
+    n_draws
+        How many sets of labels are drawn.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = np.full(100, 0.5)  # here it is p(1 − p) / n
+    >>> round(chance_miscalibration(p, "brier", rng, n_draws=1000), 4)
+    0.0025
+    """
+    order = np.argsort(p, kind="stable")  # once for all draws
+    p, w = p[order], None if w is None else w[order]
+    total = 0.0
+    for _ in range(n_draws):
+        y = (rng.random(len(p)) < p).astype(np.float64)
+        score = mean_score_of(y, p, scoring, w)
+        total += decompose(isotonic_fit(p, y, w), score, scoring).mcb
+    return total / n_draws

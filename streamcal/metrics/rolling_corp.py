@@ -6,9 +6,11 @@ history is bounded: when it is full, every second point is removed and the inter
 it always covers the whole stream evenly.
 """
 
+import math
 from collections import deque
 from typing import Any, NamedTuple
 
+import numpy as np
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice, check_count
@@ -16,17 +18,26 @@ from streamcal.isotonic.staircase import Staircase
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import DevianceName
 from streamcal.metrics.base import ProbabilityMetric, as_event, find_deviance, with_hint
-from streamcal.metrics.corp import CORP, SCORES, Scoring
+from streamcal.metrics.corp import CORP, SCORES, Scoring, chance_miscalibration
+
+_DRAWS = 2  # sets of labels that are drawn from the predictions of a window at a time
+_WINDOWS = 10  # drawn from while a window passes, at most; their mean is the level by chance
+_APART = 20  # samples between draws, at least: drawing costs as much as learning some of them
 
 
 class RollingPoint(NamedTuple):
-    """The split of the window after ``n_samples`` samples of the stream."""
+    """The split of the window after ``n_samples`` samples of the stream.
+
+    ``chance`` is the MCB that such predictions have by chance if they are calibrated: a mean over
+    labels drawn from them.
+    """
 
     n_samples: int
     mean_score: float
     mcb: float
     dsc: float
     unc: float
+    chance: float = math.nan
 
 
 class RollingCORP(ProbabilityMetric, BinaryMetric):
@@ -34,7 +45,8 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
 
     The value is the exact MCB of the window; see `CORP` for the split. The MCB of n calibrated
     samples is above 0 too, and falls as n grows: compare only windows of one length, and not those
-    of the first ``window`` samples. `streamcal.plot.MiscalibrationDisplay` draws the history.
+    of the first ``window`` samples. `streamcal.plot.MiscalibrationDisplay` draws the history, and
+    the MCB by chance.
 
     Parameters
     ----------
@@ -89,6 +101,8 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         self._history: list[RollingPoint] = []
         self._step = max(window // 20, 1) if every is None else every
         self._n_samples = 0
+        self._draws: deque[tuple[int, int, float]] = deque(maxlen=_WINDOWS)
+        self._rng = np.random.default_rng(0)
 
     def get(self) -> float:
         """Return the miscalibration MCB of the window, 0 before the first update."""
@@ -168,7 +182,24 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
 
     def _add_point(self) -> None:
         split = self._corp.split()
-        self._history.append(RollingPoint(self._n_samples, *split))
+        self._history.append(RollingPoint(self._n_samples, *split, self._level_by_chance()))
         if len(self._history) > self.max_points:
             self._step *= 2
             self._history = [p for p in self._history if p.n_samples % self._step == 0]
+
+    def _level_by_chance(self) -> float:
+        """Return the mean MCB of labels drawn from the predictions of the last windows.
+
+        It is NaN for means: nothing is known of the distribution of their labels.
+        """
+        now, held = self._n_samples, len(self._samples)
+        if not held or self.loss is not None:
+            return math.nan
+        if not self._draws or now - self._draws[-1][0] >= max(self.window // _WINDOWS, _APART):
+            p = np.fromiter((p for _, p, _ in self._samples), np.float64, held)
+            w = np.fromiter((w for _, _, w in self._samples), np.float64, held)
+            mcb = chance_miscalibration(p, self.scoring, self._rng, n_draws=_DRAWS, w=w)
+            self._draws.append((now, held, mcb))
+        # Of windows that overlap with this one and are nearly as long.
+        recent = [mcb for at, n, mcb in self._draws if now - at < self.window and 5 * n >= 4 * held]
+        return float(np.mean(recent or self._draws[-1][2]))

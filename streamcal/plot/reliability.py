@@ -637,7 +637,7 @@ class ReliabilityDisplay:
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         paths = [curve.points() for curve in self.curves]
-        bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
+        diagonal, bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
         self._draw_curves(ax, paths)
         if self._deviance is not None:  # the ends of a curve may lie outside
             self._cut_curves(ax, bottom, top)
@@ -650,7 +650,8 @@ class ReliabilityDisplay:
 
             band = self.bands_[0] if self.bands_ else None
             scoring = self.scoring if self._deviance is None else self._deviance.name
-            table = Table(ax, self.curves, self.lines_, scoring, band, self._band_names())
+            names = self._band_names()
+            table = Table(ax, self.curves, self.lines_, scoring, band, names, diagonal)
             inside = [(x, np.clip(y, bottom, top)) for x, y in paths]
             self.text_ = table.draw([*inside, *ends], bottom, top)
             self._center_label()
@@ -673,19 +674,20 @@ class ReliabilityDisplay:
         percent = f"{100 * self.level:g}%"
         return f"{percent} {self.band} band", f"{percent} band"
 
-    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
-        """Draw the diagonal if the diagram is a square, and return its range of values."""
+    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[Line2D | None, float, float]:
+        """Draw the diagonal if the diagram is a square; return it and the range of values."""
         edges = self.curves[0].edges
         bottom, top = float(y.min()), float(y.max())
         if self._deviance is not None or _is_square(edges, y):
             ends = [float(edges[0]), float(edges[-1])]
             gray = muted(ax)
-            ax.plot(ends, ends, color=gray, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            style: Any = {"linewidth": 1.0, "linestyle": (0, (4, 3)), "zorder": 1.5}
+            (line,) = ax.plot(ends, ends, color=gray, **style)
             ax.set_aspect("equal")
-            return ends[0], ends[1]
+            return line, ends[0], ends[1]
         if bottom >= 0.0 and top <= 1.0:
-            return 0.0, 1.0
-        return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
+            return None, 0.0, 1.0
+        return (None, bottom, top) if bottom < top else (None, bottom - 0.5, top + 0.5)
 
     def _draw_bands(self, ax: Axes, bottom: float, top: float) -> list[Path]:
         """Draw the bands in the colours of their curves; return lower and upper ends."""

@@ -6,7 +6,7 @@ those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from streamcal._validation import LARGEST
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.losses.deviance import Deviance
-from streamcal.metrics.corp import mean_score_of, split_of_means
+from streamcal.metrics.corp import chance_miscalibration, mean_score_of, split_of_means
 from streamcal.metrics.log_loss import LEAST, RULE, log_losses
 from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
@@ -30,7 +30,6 @@ from streamcal.report.prometheus import Metric, loss_metrics
 LEVEL = 0.9
 ECE_BINS = 10
 _BINS = 50
-_DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
@@ -466,14 +465,20 @@ class _Windows(NamedTuple):
 
 
 def over_time(
-    scored: Scored, names: list[str], seed: int, losses: Mapping[str, Vector] | None = None
+    scored: Scored,
+    names: list[str],
+    seed: int,
+    losses: Mapping[str, Vector] | None = None,
+    labels: Sequence[Vector] | None = None,
 ) -> Section:
     """Return the section with windows of rows.
 
-    ``losses`` are of each row, by name; None: the log losses of the columns.
+    ``losses`` are of each row, by name; None: the log losses of the columns. ``labels`` are those
+    of each column; None: the same for all.
     """
     periods = scored.periods()
-    windows, axis = _windows(scored, periods, len(names), seed, losses), periods.axis
+    events = [scored.labels] * len(names) if labels is None else labels
+    windows, axis = _windows(scored, periods, events, seed, losses), periods.axis
     n_windows = len(periods.x)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
@@ -531,13 +536,18 @@ def over_time(
 
 
 def _windows(
-    scored: Scored, periods: Periods, n_columns: int, seed: int, given: Mapping[str, Vector] | None
+    scored: Scored,
+    periods: Periods,
+    labels: Sequence[Vector],
+    seed: int,
+    given: Mapping[str, Vector] | None,
 ) -> _Windows:
-    """Return the numbers of windows, which are periods of rows."""
-    columns = [scored.raw, scored.calibrated][-n_columns:]
-    each_loss = list(given.values()) if given else [scored.losses(p) for p in columns]
+    """Return the numbers of windows, which are periods of rows; ``labels`` are of each column."""
+    columns = [scored.raw, scored.calibrated][-len(labels) :]
+    pairs = [(p, scored._replace(labels=y)) for p, y in zip(columns, labels, strict=True)]
+    each_loss = list(given.values()) if given else [own.losses(p) for p, own in pairs]
     parts = [slice(*ends) for ends in pairwise(periods.bounds)]
-    mcb = np.array([[scored.mcb(p[part], part) for p in columns] for part in parts])
+    mcb = np.array([[own.mcb(p[part], part) for p, own in pairs] for part in parts])
     losses = np.array([[float(each[part].mean()) for each in each_loss] for part in parts])
     if scored.deviance is not None:
         return _Windows(mcb, losses, None, None)
@@ -545,10 +555,9 @@ def _windows(
     chance, evidence = [], []
     bets = [new_bets(spends=True) for _ in columns]
     for part in parts:
-        y = scored.labels[part]
-        chance.append(_chance_miscalibration(scored.calibrated[part], rng))
-        for p, each in zip(columns, bets, strict=True):
-            each.update_many(p[part], y, np.ones(len(y)))
+        chance.append(chance_miscalibration(scored.calibrated[part], "brier", rng))
+        for (p, own), each in zip(pairs, bets, strict=True):
+            each.update_many(p[part], own.labels[part], np.ones(len(p[part])))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
     return _Windows(mcb, losses, np.array(chance), np.array(evidence))
 
@@ -646,10 +655,3 @@ def area_under_curve(p: Vector, y: Vector) -> float:
     n_ones = float(y.sum())
     pairs = n_ones * (len(y) - n_ones)
     return float((ranks @ y - 0.5 * n_ones * (n_ones + 1.0)) / pairs) if pairs else math.nan
-
-
-def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:
-    """Return the mean MCB if labels are drawn from the predictions."""
-    p = np.sort(p)  # once for all draws
-    draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
-    return float(np.mean([miscalibration(p, y) for y in draws]))
