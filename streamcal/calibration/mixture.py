@@ -75,8 +75,8 @@ class MeanDelay(NamedTuple):
 class Row(NamedTuple):
     """A label with what was served.
 
-    ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it; ``t``
-    is when the label came, in seconds, where calibrators forget by time.
+    ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it, and
+    ``t`` is when the label came, in seconds, where calibrators forget by time.
     """
 
     score: float
