@@ -502,6 +502,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             usual = ticket is None and not mixture.delay.mean and not self._held
             if usual and moment is NO_MOMENT:
                 self._kernel.learn(*sample, 0.0)
+            elif usual and moment.kind == self._kind:  # else this is the first time
+                self._kernel.learn(*sample, 0.0, None, None, moment.for_kernel())
             else:
                 self._do(self._steps(*sample, ticket, moment))
 

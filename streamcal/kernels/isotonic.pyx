@@ -96,7 +96,7 @@ cdef class IsotonicRegression(Hull):
         self.window, self.rate = window, rate
         if half_life < INFINITY or time_window > 0.0:
             self.aging = <Aging *> zeros(1, sizeof(Aging))
-            self.aging.clock = Clock(half_life=half_life, now=NAN)
+            self.aging.clock = Clock(half_life=half_life, now=NAN, gap=0.0, kept=1.0)
             self.aging.window = time_window
         if time_window > 0.0:
             self.window = MOST_IN_WINDOW

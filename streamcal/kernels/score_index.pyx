@@ -413,13 +413,17 @@ cdef class ScoreIndex(Shared):
     cdef double rate_until(self, double t) noexcept nogil:
         """Return by what the growth is multiplied for a sample at a time."""
         cdef double passed
+        cdef Clock *clock
         if self.aging == NULL:
             return self.rate
-        passed = t - self.aging.clock.now
-        if passed > 0.0 and self.aging.clock.half_life < INFINITY:
+        clock = &self.aging.clock
+        passed = t - clock.now
+        if not passed > 0.0:
+            return self.rate
+        if passed != clock.gap:
             # After so many half-lives nothing is left, and the growth is finite.
-            return self.rate * exp2(min(passed / self.aging.clock.half_life, MOST_HALVES))
-        return self.rate
+            clock.gap, clock.kept = passed, exp2(min(passed / clock.half_life, MOST_HALVES))
+        return self.rate * clock.kept
 
     cdef void set_clock(self, double t) noexcept nogil:
         """Set the clock to the time of a sample; one that goes back counts as equal."""

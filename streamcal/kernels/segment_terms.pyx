@@ -74,7 +74,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from streamcal.kernels.clock cimport Clock, check_times, halves_until
+from streamcal.kernels.clock cimport Clock, check_times, new_clock, now_of, passed_until, set_now
 from streamcal.kernels.hedge cimport Hedge
 from streamcal.kernels.logistic cimport clipped, logit, sigmoid
 from streamcal.kernels.memory cimport resize, zeros
@@ -308,7 +308,7 @@ cdef class SegmentTerms:
     cdef double half_life, rate, centre
     cdef bint timed
     cdef double position  # samples, or seconds since the first one
-    cdef Clock clock
+    cdef Clock *clock
     cdef uint64_t random
     cdef Py_ssize_t n_fields, n_groups, room, n_slots
     cdef Term *terms
@@ -340,7 +340,7 @@ cdef class SegmentTerms:
         # Two more are kept: the intercept and the slope.
         self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
         self.timed, self.position = timed, 0.0
-        self.clock = Clock(half_life=1.0 if timed else INFINITY, now=NAN)  # so it counts seconds
+        self.clock = new_clock(half_life if timed else INFINITY)
         self.first_variances = np.array(prior_variances, dtype=np.float64)
         self.prior_variances = np.repeat(prior_variances, SPEEDS).reshape(-1, SPEEDS)
         self.squares = np.zeros((self.n_groups, SPEEDS))
@@ -358,6 +358,7 @@ cdef class SegmentTerms:
         free(self.terms)
         free(self.slots)
         free(self.sample.found)
+        free(self.clock)
 
     # For Python -----------------------------------------------------------------------------------
 
@@ -661,7 +662,7 @@ cdef class SegmentTerms:
         self.make_room(self.n_groups)
         self.find_terms(hashes)
         self.predict_sample(base)
-        passed = halves_until(&self.clock, time)
+        passed = passed_until(self.clock, time)
         if passed > 0.0:
             self.position += passed
             self.age_sample()
@@ -863,7 +864,7 @@ cdef class SegmentTerms:
                 prior_view[i, k] = self.terms[i].prior[k]
         sums = np.array(self.squares), np.array(self.effective)
         if self.timed:
-            numbers += [self.position, self.clock.now]
+            numbers += [self.position, now_of(self.clock)]
         return numbers, *sums, keys, groups, learned, precisions, pulls, priors
 
     def restore(
@@ -885,7 +886,8 @@ cdef class SegmentTerms:
         self.n_samples, self.n_evicted, self.centre, self.random = numbers[:4]
         self.position = self.n_samples
         if self.timed:
-            self.position, self.clock.now = numbers[4:]
+            self.position, now = numbers[4:]
+            set_now(self.clock, now)
         self.n_terms = n - FIRST_FIELD
         for i in range(n):
             self.terms[i].key, self.terms[i].group = <uint64_t> keys[i], groups[i]
