@@ -3,7 +3,7 @@
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
@@ -204,8 +204,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        read = self._read_contexts(Contexts(x), len(vector))
-        pairs = zip(vector.tolist(), repeat(NO_CONTEXT) if read is None else read, strict=False)
+        contexts = self._contexts_to_predict(x, len(vector))
+        pairs = zip(vector.tolist(), contexts, strict=False)
         values = [self.predict_one(score, **self._given_x(context.x)) for score, context in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
 
@@ -339,9 +339,9 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         """
         if not self.fields and not self.needs_time:
             return None
-        if self.needs_time and self._learns_times():
-            times = self._read_times(contexts.t, n_samples)
-            return None if times is None else times.pack()
+        times = self._read_times(contexts.t, n_samples)
+        if times is not None and self._learns_times():
+            return times.pack()
         samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
         return np.fromiter(samples, object, n_samples)
 
@@ -386,6 +386,12 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         calibrators without fields.
         """
         return None
+
+    def _contexts_to_predict(self, x: Any, n_samples: int) -> Iterable[Context]:
+        """Return contexts of samples that are only predicted, which need no time; or raise."""
+        if not self.fields:
+            return repeat(NO_CONTEXT)
+        return Contexts(x).samples(n_samples, self.fields)
 
     def _learns_times(self) -> bool:
         """Return whether `predict_learn_many` takes `Times`, and needs no fields."""

@@ -196,6 +196,9 @@ class VennAbersCalibrator(Calibrator):
         self.merge(other)
         return self
 
+    def _check_kind(self, kind: str | None, t: Any) -> None:
+        self._isotonic._check_kind(kind, t)
+
     _learns_shares = True
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
