@@ -131,7 +131,8 @@ def irregular(n: int, seed: int = 2) -> list[float]:
     steps = rng.choice(
         [0.0, 1.0, 60.0, 90.5, -200.0, 3_600.0, 1e6], n, p=[0.2, 0.2, 0.3, 0.1, 0.1, 0.09, 0.01]
     )
-    return (1e6 + np.cumsum(steps)).tolist()
+    times: list[float] = (1e6 + np.cumsum(steps)).tolist()
+    return times
 
 
 def fields(calibrator: Any, i: int) -> dict[str, Any]:
@@ -504,7 +505,7 @@ def test_calibrators_of_ones_own_get_the_time_that_was_given() -> None:
 def test_what_does_not_need_a_time_ignores_it() -> None:
     for calibrator in (PlattCalibrator(half_life=5), IsotonicCalibrator(), HedgedCalibrator()):
         assert not calibrator.needs_time
-        calibrator.learn_one(0.5, 1, t="anything")  # type: ignore[arg-type]
+        calibrator.learn_one(0.5, 1, t="anything")
         calibrator.learn_many([0.5], [1], t=object())
         twin = calibrator.clone()
         twin.learn_many([0.5, 0.5], [1, 1])
@@ -534,7 +535,7 @@ def test_bad_times_change_nothing(name: str) -> None:
             with pytest.raises((TypeError, ValueError), match="`t` must"):
                 fresh.learn_many([0.5, 0.6], [1.0, 0.0], t=times, **many)
         if kind is not None:
-            with pytest.raises(ValueError, match="`y`|label"):
+            with pytest.raises(ValueError, match=r"`y`|label"):
                 fresh.learn_one(0.5, math.nan, t=kind, **x)
         assert pickle.dumps(fresh) == before
 
@@ -634,7 +635,7 @@ def test_lengths_must_be_at_least_a_microsecond(length: timedelta) -> None:
 
 def test_what_counts_samples_refuses_a_timedelta() -> None:
     with pytest.raises(ValueError, match="`window` must be a positive int"):
-        AnytimeCalibrator("absolute", window=timedelta(days=1))  # type: ignore[arg-type]
+        AnytimeCalibrator("absolute", window=timedelta(days=1))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -52,6 +52,9 @@ class VennAbersCalibrator(Calibrator):
     A pair costs three updates of the map, O(log² n) each: the sample is added with the label 0,
     changed to 1, and removed. Nothing is interpolated.
 
+    With a half-life that counts, the pair's sample is one sample later than the newest; with one of
+    time it is at the time of the newest.
+
     References
     ----------
     .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without Guarantees
