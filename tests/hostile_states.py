@@ -862,7 +862,7 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     allowed(not isinstance(loss, losses.Log) or not inside, learner.corp)
     labels = [label_of(loss, i) for i in range(60)]
     learner.predict_learn_many(SCORES[:60], labels, WEIGHTS[:60], **when(learner, 60))
-    learner.learn_many(SCORES[:60], labels)
+    learner.learn_many(SCORES[:60], labels, **when(learner, 60))
     if learner.window is None:
         learner.merge(copy.deepcopy(learner))
     Structure(learner).check()
