@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ class Beta(Expert):
     def restore(self, numbers: Any) -> None: ...
     def read(self, numbers: Any) -> None: ...
 
+@final
 class Temperature:
     exponent: float
     n_samples: float
