@@ -45,16 +45,7 @@ class Hedge(Exclusive):
     def state(self, take: Callable[[], Any] | None = None) -> tuple[tuple[Any, ...], Any]: ...
     def predict_many(self, calibrators: list[Any], scores: Vector) -> Vector | None: ...
     def rows(self) -> Vector: ...
-    def read(
-        self,
-        n_samples: Any,
-        n_labels: Any,
-        log_odds: Any,
-        weights: Any,
-        mixed: Any,
-        powers: Any,
-        late: Any,
-    ) -> None: ...
+    def read(self, *state: Any) -> None: ...
     def restore(
         self,
         n_samples: int,
