@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,15 @@ def decides():
     assert eum.predict_one(0.95)
 
 
+def refines():
+    """Refine a fit round by round; where JAX is missing, the error says so."""
+    try:
+        list(streamcal.anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared"))
+    except ImportError as error:
+        assert find_spec("jax") is None, error
+        assert "needs JAX" in str(error), error
+
+
 USES = {
     "AnytimeCalibrator": lambda: streamcal.AnytimeCalibrator("absolute").learn_one(0.5, 1.0),
     "AnytimeStaircase": lambda: streamcal.anytime_isotonic([1, 2], [0.0, 1.0], loss="absolute")(1),
@@ -160,9 +170,7 @@ USES = {
     "VennAbersCalibrator": lambda: calibrates("VennAbersCalibrator"),
     "VoteClassifier": votes,
     "anytime_isotonic": lambda: streamcal.anytime_isotonic(SCORES, LABELS, loss="absolute"),
-    "anytime_isotonic_refinements": lambda: list(
-        streamcal.anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared")
-    ),
+    "anytime_isotonic_refinements": refines,
     "decision": lambda: streamcal.decision.maximize(SCORES, "f2"),
     "durable": lambda: streamcal.durable.LabelJoin,
     "isotonic_fit": lambda: streamcal.isotonic_fit(SCORES, LABELS, [1, 2, 1, 2]),
