@@ -132,11 +132,12 @@ def decides():
 
 def refines():
     """Refine a fit round by round; where JAX is missing, the error says so."""
+    message = ""
     try:
         list(streamcal.anytime_isotonic_refinements([1, 2], [0.0, 1.0], loss="squared"))
     except ImportError as error:
-        assert find_spec("jax") is None, error
-        assert "needs JAX" in str(error), error
+        message = str(error)
+    assert not message or ("needs JAX" in message and find_spec("jax") is None), message
 
 
 USES = {
