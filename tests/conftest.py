@@ -58,7 +58,12 @@ OPTIONAL = {
 }
 
 
-MISSING = {name for name in OPTIONAL if find_spec(name) is None}
+# What only tests use; the group `dev` is without these.
+OF_TESTS = {
+    *("coverage", "dask", "fastapi", "httpx2", "polars", "prometheus_client", "ray", "uvicorn"),
+    *("xgboost", "yaml"),
+}
+MISSING = {name for name in OPTIONAL | OF_TESTS if find_spec(name) is None}
 
 
 def reason_to_skip(error: BaseException | None) -> str | None:

@@ -223,6 +223,7 @@ def test_import_is_light() -> None:
 
 
 def test_the_command_line_starts_light() -> None:
+    pytest.importorskip("typer")
     heavy = sorted(HEAVY | (OPTIONAL - {"typer"}) | {"sqlite3", "streamcal.losses"})
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
@@ -241,6 +242,7 @@ def test_optional_packages_load_only_when_used() -> None:
 
 @pytest.mark.parametrize("part", sorted(homes_of("streamcal").keys() - set(streamcal.__all__)))
 def test_other_parts_load_when_touched(part: str) -> None:
+    pytest.importorskip({"sklearn": "sklearn", "spark": "pyspark"}.get(part, "river"))
     code = (
         "import sys, streamcal\n"
         f"print('streamcal.{part}' in sys.modules, streamcal.{part}.__name__)"

@@ -26,7 +26,6 @@ class Hedge(Exclusive):
         w: float,
         delay: float,
         served: Any = None,
-        mixtures: Any = None,
         current: Any = None,
         moment: Moment = ...,
     ) -> None: ...

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ class Beta(Expert):
     def restore(self, numbers: Any, now: float) -> None: ...
     def read(self, numbers: Any, now: float) -> None: ...
 
+@final
 class Temperature:
     exponent: float
     n_samples: float

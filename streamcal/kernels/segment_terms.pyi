@@ -1,5 +1,5 @@
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ Hashes = NDArray[np.uint64]
 N_SPEEDS: int
 N_MODELS: int
 
+@final
 class SegmentTerms:
     fields: tuple[str, ...]
     crossings: tuple[tuple[int, ...], ...]

@@ -138,7 +138,7 @@ class Server(ThreadingHTTPServer):
     ) -> None:
         check_access(host, token)
         self.source, self.host, self.token = source, host, token
-        self.secret = secrets.token_urlsafe()  # what a browser has in place of the token
+        self.secret: str = secrets.token_urlsafe()  # what a browser has in place of the token
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
