@@ -39,7 +39,7 @@ PARTS = {
     "spark": "Spark",
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "notebook", "tables"}
+INTERNAL = {"cli", "export", "kernels", "notebook", "tables"}
 
 
 def exported(module: ModuleType) -> list[str]:
