@@ -156,7 +156,7 @@ def test_the_recipe_for_mlflow_runs_with_a_stand_in(
 ) -> None:
     """MLflow would hold other packages back; its part is a file that is logged and loaded."""
     text = (DOCS / "recipes.md").read_text("utf-8")
-    (block,) = re.findall(r"^```py\n(.*?)^```$", text, re.M | re.S)
+    state, exported = re.findall(r"^```py\n(.*?)^```$", text, re.M | re.S)
     logged: dict[str, Any] = {}
 
     def load_model(uri: str) -> Any:
@@ -184,9 +184,12 @@ def test_the_recipe_for_mlflow_runs_with_a_stand_in(
         "calibrated": [0.2, 0.8],
         "log_loss": lambda y, q: 0.2,
     }
-    exec(compile(block, "recipes.md", "exec"), names)
+    exec(compile(state, "recipes.md", "exec"), names)
     served: Any = names["served"]
     assert np.array_equal(served.predict({"p": p}), hedge.predict_many(p))
+    exec(compile(exported, "recipes.md", "exec"), names)
+    served = load_model("runs:/b")
+    assert np.abs(served.predict({"p": p}) - hedge.predict_many(p)).max() <= 1e-6
 
 
 def test_every_file_that_a_page_names_exists() -> None:

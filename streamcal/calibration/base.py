@@ -346,8 +346,8 @@ class Calibrator(Stateful, Cloned, ABC):
         >>> print(calibrator.export("sql", column="p"))
         CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
         CASE WHEN "p" < 0.25e0 THEN 0.0e0
-        ELSE CASE WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
-        ELSE 1.0e0 END END END
+        WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
+        ELSE 1.0e0 END END
         """
         from streamcal.export import options
 
