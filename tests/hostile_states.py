@@ -53,6 +53,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
+from streamcal.calibration.exported import read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -228,6 +229,12 @@ def of_bayes() -> dict[str, Any]:
     return {"classifier": model}
 
 
+def exported() -> Any:
+    calibrator = PlattCalibrator()
+    calibrator.learn_one(0.75, 1)
+    return read_export(calibrator.export("json"))
+
+
 EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
@@ -278,6 +285,7 @@ EXAMPLES: dict[str, list[Example]] = {
             of_logistic,
         ),
     ],
+    "ExportedCalibrator": [Example(exported, nothing)],
     "EUMThreshold": [
         Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
