@@ -278,6 +278,19 @@ class Calibrator(Stateful, Cloned, ABC):
         dtype: Literal["float64", "float32"] = "float64",
     ) -> bytes: ...
 
+    @overload
+    def export(
+        self,
+        format: Literal["json", "sql", "onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str | bytes: ...
+
     def export(
         self,
         format: Literal["json", "sql", "onnx"],
