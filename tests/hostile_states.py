@@ -53,7 +53,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
-from streamcal.calibration.exported import read_export
+from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -672,6 +672,9 @@ def use(learner: Any) -> None:
         use_anytime(learner)
     elif isinstance(learner, SegmentCalibrator):
         use_segments(learner)
+    elif isinstance(learner, ExportedCalibrator):
+        assert np.isfinite(learner.predict_many(GRID)).all()
+        assert learner.predict_one(0.3) == learner.predict_many([0.3])[0]
     elif isinstance(learner, ProbabilityCalibrator):
         use_probability(learner)
     elif isinstance(learner, JointCalibrator):
