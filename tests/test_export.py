@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -541,6 +542,14 @@ def test_a_model_says_what_it_needs() -> None:
         assert (given.name, found.name) == ("score", "calibrated")
         assert given.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
         assert in_onnx(model.SerializeToString(), np.empty(0)).shape == (0,)
+
+
+def test_the_package_onnx_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    calibrator = IdentityCalibrator()
+    with pytest.raises(ImportError, match=r"a model of ONNX needs onnx: pip install '\.\[onnx\]'"):
+        calibrator.export("onnx")
+    assert calibrator.export("sql")
 
 
 @pytest.mark.parametrize("name", ["hedge", "Platt", "beta", "identity", "isotonic, means"])
