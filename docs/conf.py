@@ -91,6 +91,7 @@ NAV = {
         "cusum",
         "decisions",
         "serving",
+        "exporting",
         "durable",
         "diagnostics",
         "monitoring",

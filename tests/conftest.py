@@ -53,8 +53,8 @@ SLOW = {
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
-    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
-    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
+    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib"),
+    *("onnx", "pandas", "pyarrow", "pyspark", "rich", "sklearn", "typer"),
 }
 
 

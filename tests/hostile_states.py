@@ -54,6 +54,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
+from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -254,6 +255,12 @@ def of_bayes() -> dict[str, Any]:
     return {"classifier": model}
 
 
+def exported() -> Any:
+    calibrator = PlattCalibrator()
+    calibrator.learn_one(0.75, 1)
+    return read_export(calibrator.export("json"))
+
+
 EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
@@ -307,6 +314,7 @@ EXAMPLES: dict[str, list[Example]] = {
             of_logistic,
         ),
     ],
+    "ExportedCalibrator": [Example(exported, nothing)],
     "EUMThreshold": [
         Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
@@ -705,6 +713,9 @@ def use(learner: Any) -> None:
         use_anytime(learner)
     elif isinstance(learner, SegmentCalibrator):
         use_segments(learner)
+    elif isinstance(learner, ExportedCalibrator):
+        assert np.isfinite(learner.predict_many(GRID)).all()
+        assert learner.predict_one(0.3) == learner.predict_many([0.3])[0]
     elif isinstance(learner, ProbabilityCalibrator):
         use_probability(learner)
     elif isinstance(learner, JointCalibrator):

@@ -38,7 +38,7 @@ LAYERS = [
     {"kernels"},
     {"_locked", "_state", "_whole"},
     {"isotonic"},
-    {"notebook"},
+    {"notebook", "export"},
     {"calibration"},
     {"wrappers"},
     {"ordinal", "decision", "voting"},
@@ -428,7 +428,7 @@ def test_dependencies_are_those_that_are_imported() -> None:
     named = {"google": "protobuf", "confluent_kafka": "confluent-kafka", "sklearn": "scikit-learn"}
     optional = {named.get(name, name) for name in third_party & OPTIONAL}
     assert optional == set().union(
-        *(names(extras[extra]) for extra in ("cli", "jax", "kafka", "sklearn", "spark"))
+        *(names(extras[extra]) for extra in ("cli", "jax", "kafka", "onnx", "sklearn", "spark"))
     )
     assert names(extras["plot"]) == {"matplotlib"}
 

@@ -60,6 +60,7 @@ from streamcal.losses import (
 _PACKAGES = ("calibration", "decision", "isotonic", "monitoring", "ordinal", "wrappers")
 _NOT_PUBLIC = {
     "Expiry": "streamcal.durable.expiry",
+    "ExportedCalibrator": "streamcal.calibration.exported",  # made by `read_export`
     "Journal": "streamcal.durable._journal",
     "LabelJoin": "streamcal.durable.labels",  # public in `durable`, which needs no other class
     "Timeline": "streamcal.durable.timeline",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from streamcal.calibration.clock import Time, Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.export.description import Description
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
@@ -250,6 +251,129 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         n_samples = getattr(twin, "n_samples", None)
         return Snapshot(OneAtATime(twin.predict_many), n_samples, self.fields)
 
+    @overload
+    def export(
+        self,
+        format: Literal["json", "sql"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str: ...
+
+    @overload
+    def export(
+        self,
+        format: Literal["onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> bytes: ...
+
+    @overload
+    def export(
+        self,
+        format: Literal["json", "sql", "onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str | bytes: ...
+
+    def export(
+        self,
+        format: Literal["json", "sql", "onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str | bytes:
+        """Return the current map for another program: as JSON, as a SQL expression, or as ONNX.
+
+        Isotonic, histogram and Venn-Abers maps are exact tables of knots. Platt and beta maps are
+        formulas. A hedge is a table whose distance from `predict_one` is at most ``error``; so are
+        formulas, if they are not wanted. The same table is the same map in all three formats.
+
+        Parameters
+        ----------
+        format : {"json", "sql", "onnx"}
+            ``"json"``: for `streamcal.calibration.read_export`, and for programs that look up
+            knots themselves. ``"sql"``: an expression of a column. ``"onnx"``: the bytes of a
+            model, see Notes.
+        error : float
+            The greatest distance from `predict_one`, from 1e-10 to 0.1, for maps without an exact
+            table; and what rounding a score to float32 may change.
+        max_knots : int
+            The greatest number of knots.
+        formula : bool
+            Whether a formula may be used. A database that lacks ``exp`` and ``ln`` needs knots.
+        answer : {"merged", "lower", "upper"}, optional
+            Which answer of a `VennAbersCalibrator` is exported; by default the merged pair.
+        column : str
+            The column of scores, for SQL. It is quoted.
+        dtype : {"float64", "float32"}
+            The type of scores and answers, for ONNX.
+
+        Returns
+        -------
+        str or bytes
+            Bytes for ONNX.
+
+        Raises
+        ------
+        ValueError
+            If more knots are needed than ``max_knots``, or float32 changes more than ``error``: the
+            message says how much. If an option is out of range, or a value is infinite.
+        TypeError
+            If the map also depends on fields, or nothing is known of a class of your own.
+        ImportError
+            If ONNX is wanted and the package onnx is missing.
+
+        Notes
+        -----
+        Finite scores outside the range of the map have the answer of its nearest end. NULL, NaN and
+        scores beyond 1.7e308 are NULL in SQL; NaN and infinite ones are NaN in ONNX.
+
+        The ONNX model has an input ``score`` of shape [n], and an output ``calibrated`` of that
+        shape. It uses operators of opset 17 only, and computes in double precision.
+
+        Examples
+        --------
+        >>> from streamcal import IsotonicCalibrator
+        >>> calibrator = IsotonicCalibrator(prior=0)
+        >>> calibrator.learn_many([0.25, 0.5, 0.75], [0, 1, 1])
+        >>> print(calibrator.export("sql", column="p"))
+        CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+        CASE WHEN "p" < 0.25e0 THEN 0.0e0
+        WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
+        ELSE 1.0e0 END END
+        """
+        from streamcal.export import options
+
+        return options.export(
+            self,
+            format,
+            error=error,
+            max_knots=max_knots,
+            formula=formula,
+            answer=answer,
+            column=column,
+            dtype=dtype,
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         shape = self._shape()
@@ -274,6 +398,33 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         return NO_SAMPLES
 
     # What the rest of the library calls. A class of your own needs none of it.
+
+    def _map(self, answer: str | None = None) -> Description:
+        """Return the current map, for `export`; nothing else may learn meanwhile."""
+        kind = type(self)
+        if self.fields:
+            raise TypeError(
+                f"`export` is for maps of a score alone, but a {kind.__name__} also depends on the"
+                f" fields {', '.join(map(repr, self.fields))}"
+            )
+        own = [name for name in ("predict_one", "predict_many") if not _is_ours(kind, name)]
+        if own and _is_ours(kind, "_describe"):
+            raise TypeError(
+                f"`export` knows nothing of the map of a {kind.__name__}, which has its own"
+                f" `{own[0]}`: it can't bound an error"
+            )
+        return self._describe() if answer is None else self._describe_answer(answer)
+
+    def _describe(self) -> Description:
+        """Return the current map; a class that can be exported overrides it."""
+        raise TypeError(f"`export` knows nothing of the map of a {type(self).__name__}")
+
+    def _describe_answer(self, answer: str) -> Description:
+        """Return the current map of one of several answers."""
+        raise ValueError(
+            f"`answer` is for a VennAbersCalibrator, which has several: a {type(self).__name__} has"
+            f" one, got {answer!r}"
+        )
 
     def _given_x(self, x: Any) -> dict[str, Any]:
         """Return the values of the fields as an argument, if there are fields."""
@@ -460,6 +611,11 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
             check_order(scores, score_vector, labels)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
+
+
+def _is_ours(kind: type, name: str) -> bool:
+    """Return whether a method is one of this library."""
+    return str(getattr(kind, name).__module__).startswith("streamcal.")
 
 
 def is_calibrator(value: object) -> TypeGuard[Calibrator]:

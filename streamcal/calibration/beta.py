@@ -9,8 +9,13 @@ the log loss by online Newton steps, as `streamcal.PlattCalibrator` does.
 
 from datetime import timedelta
 
+import numpy as np
+
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import CompiledCalibrator
+from streamcal.export.curve import linear, logistic
+from streamcal.export.description import Description, unlearned
+from streamcal.export.maps import Logistic
 from streamcal.kernels.newton import Beta
 
 
@@ -67,6 +72,15 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
     def parameters(self) -> tuple[float, float, float]:
         """The current (a, b, c)."""
         return self._kernel.parameters
+
+    def _describe(self) -> Description:
+        if not self.n_samples:
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        of, value = self.parameters, self._kernel.predict_many
+        formula = Logistic.clipped("beta", *of, self.clip)
+        if formula is None:
+            return Description(linear(value, np.empty(0)))
+        return Description(logistic(value, (formula.low, formula.high), of), formula)
 
     def _facts(self) -> dict[str, float]:
         return dict(zip("abc", self.parameters, strict=True))

@@ -46,6 +46,8 @@ from streamcal.calibration.mixture import POWERS, MeanDelay, Mixture, Row, mean_
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.export.curve import mixture
+from streamcal.export.description import Description, unlearned
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.shape import Samples, Shape
@@ -239,6 +241,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Return the scores of the calibrator that keeps most of them."""
         kept = [calibrator._kept_scores() for calibrator in self._without_burst()._calibrators]
         return max(kept, key=lambda samples: float(samples[1].sum()))
+
+    def _describe(self) -> Description:
+        if not self.n_samples:
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        curves = [calibrator._map().curve for calibrator in self._calibrators]
+        weights = self._mixture.weights
+        return Description(mixture(self.predict_many, curves, weights, self.clip))
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)

@@ -15,6 +15,8 @@ from streamcal._state import Arrays, Fields, array_of, as_float, require
 from streamcal._validation import LARGEST, check_count, check_within, growth_per_sample
 from streamcal.calibration.clock import check_forgetting, in_samples, in_seconds
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
+from streamcal.export.curve import steps
+from streamcal.export.description import Description, unlearned
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 from streamcal.notebook.shape import Samples
 
@@ -68,6 +70,12 @@ class HistogramCalibrator(CompiledCalibrator):
     def _kept_scores(self) -> Samples:
         cells, *_ = self._kernel.state()
         return cells[:, 0], cells[:, 1]
+
+    def _describe(self) -> Description:
+        cells, *_ = self._kernel.state()
+        if not len(cells):
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        return Description(steps(self._kernel.predict_many, cells[1:, 0].copy()))
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         rows, growth, now = self._kernel.state()

@@ -30,6 +30,8 @@ from streamcal.calibration.clock import Time, check_forgetting, check_window, in
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
+from streamcal.export.curve import linear, steps
+from streamcal.export.description import Description, unlearned
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
 from streamcal.isotonic.sums import sum_bounds
@@ -481,6 +483,18 @@ class IsotonicCalibrator(Calibrator):
         if not len(blocks):
             return super().snapshot()
         return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
+
+    def _describe(self) -> Description:
+        blocks, *_ = self._regression.walk(anchored=True)
+        if not len(blocks):
+            nearest = self._loss.z_range.clip
+            ends = nearest(-math.inf), nearest(math.inf)
+            return unlearned(*ends, of_probabilities=False)
+        lower, upper = blocks.T[:2]
+        if self._step:
+            return Description(steps(self._predict, lower[1:]), None, of_probabilities=False)
+        kinks = np.concatenate([lower, upper])
+        return Description(linear(self._predict, kinks), None, of_probabilities=False)
 
     def _facts(self) -> dict[str, int]:
         found = {"distinct scores": self.n_scores}

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from river.base.typing import ClfTarget
@@ -52,6 +52,13 @@ class JointCalibrator(Timed, Stateful, Cloned, ABC):
 
         They lie in [0, 1] and sum to 1; the state does not change.
         """
+
+    def export(self, *args: object, **options: object) -> NoReturn:
+        """Raise ``TypeError``: only maps of one score are exported, see `Calibrator.export`."""
+        raise TypeError(
+            f"`export` is for maps of one score, but a {type(self).__name__} maps the probabilities"
+            " of all labels at once: keep its `to_bytes`, and serve with Python"
+        )
 
     def _learn_steps(
         self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None

@@ -7,12 +7,18 @@ Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a,
 grows only as log n, for any data.
 """
 
+import math
 from datetime import timedelta
+
+import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import check_count
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
+from streamcal.export.curve import Curve, Vector, first_true, linear, logistic, scaled
+from streamcal.export.description import Description, unlearned
+from streamcal.export.maps import Logistic
 from streamcal.kernels.platt import Platt
 
 
@@ -113,6 +119,42 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
 
     def _facts(self) -> dict[str, float]:
         return {"slope": self.slope, "intercept": self.intercept}
+
+    def _describe(self) -> Description:
+        if not self.n_samples:
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        a, value = self.slope, self._kernel.predict_many
+        formula = Logistic.clipped("platt", a, a, self.intercept, self.clip)
+        if formula is None:
+            return Description(linear(value, np.empty(0)))
+        if self.calibeating:
+            return Description(self._curve_in_bins(formula))
+        curve = logistic(value, (formula.low, formula.high), (a, a, self.intercept))
+        return Description(curve, formula)
+
+    def _curve_in_bins(self, formula: Logistic) -> Curve:
+        """Return the map with calibeating: in each bin Platt's answer counts as one sample."""
+        numbers, bins, _ = self._kernel.state()
+        platt = Platt(self.gamma, self.prior, self.limit, self.clip, 1.0, 0)
+        platt.restore(numbers, np.empty((2, 0)), math.nan)
+        n, (weights, _) = self.calibeating, bins
+        ends = np.array([formula.low, formula.high])
+
+        def bin_of(scores: Vector) -> Vector:
+            return np.minimum(np.floor(platt.predict_many(scores) * n), n - 1.0)
+
+        first, last = bin_of(ends).tolist()
+        rises = first < last
+        starts = np.arange(min(first, last) + 1.0, max(first, last) + 1.0)
+        low, high = (np.full(len(starts), end) for end in ends)
+        jumps = first_true(lambda x: (bin_of(x) >= starts) == rises, low, high)
+        of = formula.a, formula.b, formula.c
+        plain = logistic(self._kernel.predict_many, (formula.low, formula.high), of)
+        assert plain.curvature is not None
+        curvature = scaled(
+            plain.curvature, lambda p: 1.0 / (weights[bin_of(p).astype(np.int64)] + 1.0)
+        )
+        return Curve(plain.value, ends, np.unique(jumps), curvature)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         numbers, bins, now = self._kernel.state()

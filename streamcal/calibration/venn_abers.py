@@ -8,14 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields
-from streamcal._validation import as_score
+from streamcal._validation import as_score, check_choice
 from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.tickets import Ticket
+from streamcal.export.curve import steps
+from streamcal.export.description import Description, unlearned
 from streamcal.notebook.shape import Samples, Shape, grid
+
+Vector = NDArray[np.float64]
 
 _N_PAIRS = 201  # in a picture
 
@@ -206,6 +210,26 @@ class VennAbersCalibrator(Calibrator):
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         return self._isotonic._check_labels(y)
+
+    def _describe(self) -> Description:
+        return self._describe_answer("merged")
+
+    def _describe_answer(self, answer: str) -> Description:
+        check_choice(answer, "answer", ("merged", "lower", "upper"))
+        if not self.n_samples and answer == "merged":
+            return unlearned(0.0, 1.0, of_probabilities=False)
+
+        def value(scores: Vector) -> Vector:
+            pairs = [self.predict_interval_one(score) for score in scores.tolist()]
+            low, high = np.array(pairs).reshape(-1, 2).T
+            if answer != "merged":
+                return np.array(low if answer == "lower" else high)
+            return np.asarray(high / (1.0 - low + high))
+
+        # A new score counts by its place among the others only: between them, or at one of them.
+        kept = self._isotonic.samples()[0]
+        starts = np.concatenate([kept, np.nextafter(kept, np.inf)])
+        return Description(steps(value, starts), None, of_probabilities=False)
 
     def _shape(self) -> Shape:
         kept, n_samples = self._kept_scores(), self.n_samples

@@ -1,8 +1,9 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -447,6 +448,21 @@ class KeyedCalibrator(Locked):
         """Return an immutable copy of the calibrator of a key, for any thread."""
         with self._mutex:
             return self._find_or_fresh(key).snapshot()
+
+    def export(self, key: Hashable, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the map of a key for another program, as `Calibrator.export` does.
+
+        Examples
+        --------
+        >>> from streamcal import IsotonicCalibrator
+        >>> shops = KeyedCalibrator(IsotonicCalibrator())
+        >>> shops.learn_many(["north"] * 3, [0.25, 0.5, 0.75], [0, 1, 1])
+        >>> shops.export("north", "sql", column="p").count("CASE")
+        2
+        """
+        with self._mutex:
+            twin = copy.deepcopy(self._find_or_fresh(key)._without_burst())
+        return twin.export(format, **options)
 
     def _find_or_fresh(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one that must not learn."""

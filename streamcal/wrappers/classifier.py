@@ -629,6 +629,32 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         twin.remember = 0  # no label will come
         return ModelSnapshot(twin)
 
+    def export(self, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the current map of the probability of True, as `Calibrator.export` does.
+
+        Raises
+        ------
+        ValueError
+            As `Calibrator.export`, and if nothing was learned.
+        TypeError
+            If there are other labels than False and True, segments, a joint calibrator or a
+            ``sampling_rate``: the answer is then no map of one score.
+        """
+        labels = set(self._strategy.calibrators)
+        if self.sampling_rate is not None:
+            raise TypeError(
+                "`export` is for maps of a score alone, but with `sampling_rate` answers depend on"
+                " the rate, too: export `calibrators[True]`, and multiply its odds by the rate"
+            )
+        if not labels:
+            raise ValueError("`export` needs a learned sample: no calibrator has learned one")
+        if labels != {True}:
+            raise TypeError(
+                "`export` is for the labels False and True: with others, a probability depends on"
+                f" those of all labels, got maps of {sorted(map(str, labels))}"
+            )
+        return self._strategy.calibrators[True].export(format, **options)
+
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
         raw: Raw

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -168,6 +168,10 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         5.0
         """
         return self._calibrator.predict_one(raw)
+
+    def export(self, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the current map of the model's prediction, as `Calibrator.export` does."""
+        return self._calibrator.export(format, **options)
 
     def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
