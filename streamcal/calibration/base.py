@@ -3,7 +3,7 @@
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
@@ -24,7 +24,7 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, as_seconds
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -205,8 +205,10 @@ class Calibrator(Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        read = self._read_contexts(Contexts(x), len(vector))
-        pairs = zip(vector.tolist(), repeat(NO_CONTEXT) if read is None else read, strict=False)
+        contexts: Iterable[Context] = repeat(NO_CONTEXT)
+        if self.fields:
+            contexts = list(Contexts(x).samples(len(vector), self.fields))
+        pairs = zip(vector.tolist(), contexts, strict=False)
         values = [self.predict_one(score, **self._given_x(context.x)) for score, context in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
 
@@ -331,6 +333,10 @@ class Calibrator(Stateful, Cloned, ABC):
 
     def _check_fields(self, x: Any) -> None:
         """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
+
+    def _check_time(self, t: Any) -> None:
+        """Raise unless `learn_one` accepts this time, where ``needs_time`` is true."""
+        as_seconds(t)
 
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
         """Return what is used of the contexts of a batch, by sample; None if nothing is used.

@@ -4,12 +4,17 @@ A time is a `datetime` or a number of seconds from any origin. Compiled calibrat
 """
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from streamcal._validation import as_number
+
+KINDS = ("seconds", "aware", "naive")
+"""The kinds of times: numbers, and datetimes with and without a zone."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Time = datetime | float
 """A time: a `datetime` with or without a zone, or seconds from any origin, such as 1970."""
@@ -66,3 +71,42 @@ def as_time_list(t: Any, n_samples: int) -> list[Any]:
     if isinstance(t, np.ndarray) and t.dtype.kind == "M":
         return list(t.astype("datetime64[us]").tolist())
     return list(t.tolist() if isinstance(t, np.ndarray) else t)
+
+
+def pack_time(t: Time | None) -> list[Any] | None:
+    """Return a time as JSON can hold it, for `unpack_time`.
+
+    Examples
+    --------
+    >>> pack_time(datetime(1970, 1, 2))
+    [86400.0, 'naive']
+    """
+    return None if t is None else list(as_seconds(t))
+
+
+def unpack_time(packed: Any) -> Time | None:
+    """Return the argument of `pack_time`, a zone as UTC; ``ValueError`` if there is none.
+
+    Examples
+    --------
+    >>> unpack_time([86400.0, "naive"])
+    datetime.datetime(1970, 1, 2, 0, 0)
+    """
+    if packed is None:
+        return None
+    if not isinstance(packed, list) or len(packed) != 2:
+        raise ValueError(f"a time must be seconds and their kind, got {packed!r}")
+    return time_from(*packed)
+
+
+def time_from(seconds: Any, kind: Any) -> Time:
+    """Return the time of which `as_seconds` has made seconds and kind; or ``ValueError``."""
+    if type(seconds) is not float or not math.isfinite(seconds) or kind not in KINDS:
+        raise ValueError(f"a time must be seconds and their kind, got {(seconds, kind)!r}")
+    if kind == "seconds":
+        return seconds
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"a time must be of the years 1 to 9999, got {seconds!r}") from None
+    return moment if kind == "aware" else moment.replace(tzinfo=None)

@@ -12,6 +12,7 @@ from streamcal._state import Stateful
 from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability
 from streamcal._whole import Step
+from streamcal.calibration.clock import Time, as_seconds
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import Shape, Vector
 
@@ -21,6 +22,11 @@ class JointCalibrator(Stateful, Cloned, ABC):
 
     A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
     label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
+
+    Attributes
+    ----------
+    needs_time : bool
+        Whether `learn_one` needs the time ``t`` at which a sample is learned. All others ignore it.
 
     Examples
     --------
@@ -34,10 +40,16 @@ class JointCalibrator(Stateful, Cloned, ABC):
     """
 
     is_joint: ClassVar[bool] = True
+    needs_time: bool = False
 
     @abstractmethod
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
-        """Learn that the model's probabilities ``raw`` were followed by the label ``y``."""
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
+        """Learn that the model's probabilities ``raw`` were followed by the label ``y``.
+
+        ``t`` is the time at which the sample is learned, where ``needs_time`` is true.
+        """
 
     @abstractmethod
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -47,16 +59,24 @@ class JointCalibrator(Stateful, Cloned, ABC):
         """
 
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, raw, y, w),)
+        given: dict[str, Any] = {"t": t} if self.needs_time else {}
+        return (partial(self.learn_one, raw, y, w, **given),)
 
     def _group_steps(
-        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+        self,
+        rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]],
+        w: float,
+        t: Time | None = None,
     ) -> Sequence[Step]:
         """Return what learns rows one after the other, each with weight ``w``, for `do_all`."""
-        return [step for raw, y in rows for step in self._learn_steps(raw, y, w)]
+        return [step for raw, y in rows for step in self._learn_steps(raw, y, w, t)]
+
+    def _check_time(self, t: Any) -> None:
+        """Raise unless `learn_one` accepts this time."""
+        as_seconds(t)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -14,6 +14,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
+from streamcal.calibration.clock import Time
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.kernels.newton import Temperature
@@ -71,7 +72,9 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         """The current T."""
         return 1.0 / self._kernel.exponent
 
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
         """Take one Newton step towards the true label.
 
         Nothing is learned from a label without a probability, or if it is the only label.
@@ -85,10 +88,10 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         do_all(*self._steps(raw, y, w))
 
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         if type(self).learn_one is not TemperatureCalibrator.learn_one:
-            return super()._learn_steps(raw, y, w)
+            return super()._learn_steps(raw, y, w, t)
         return self._steps(raw, y, w)
 
     def _steps(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float) -> Sequence[Step]:

@@ -18,6 +18,8 @@ from streamcal._state import Arrays, Fields, as_names, fill, nested, pack
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.clock import Time
+from streamcal.calibration.context import Context
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.notebook.shape import Shape
@@ -58,53 +60,70 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         self._prototype = prototype
         self._calibrators: dict[ClfTarget, Calibrator] = {}
 
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+    @property
+    def needs_time(self) -> bool:  # type: ignore[override]
+        """Whether the calibrators of labels forget by time."""
+        return bool(self._prototype.needs_time)
+
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
         """Teach the calibrator of the most probable label whether this label was correct.
 
         Raises
         ------
         ValueError, TypeError
             If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
-            not from 1e-60 to 1e60.
+            not from 1e-60 to 1e60; if the calibrators of labels need ``t``, and it is no time.
         """
         with self._mutex:
-            do_all(*self._steps(raw, y, w, {}))
+            do_all(*self._steps(raw, y, w, t, {}))
 
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
-            return super()._learn_steps(raw, y, w)
-        return self._steps(raw, y, w, {})
+            return super()._learn_steps(raw, y, w, t)
+        return self._steps(raw, y, w, t, {})
 
     def _group_steps(
-        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+        self,
+        rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]],
+        w: float,
+        t: Time | None = None,
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
-            return super()._group_steps(rows, w)
+            return super()._group_steps(rows, w, t)
         new: dict[ClfTarget, Calibrator] = {}
-        return [step for raw, y in rows for step in self._steps(raw, y, w, new)]
+        return [step for raw, y in rows for step in self._steps(raw, y, w, t, new)]
+
+    def _check_time(self, t: Any) -> None:
+        next(iter(self._calibrators.values()), self._prototype)._check_time(t)
 
     def _steps(
         self,
         raw: Mapping[ClfTarget, float],
         y: ClfTarget,
         w: float,
+        t: Time | None,
         new: dict[ClfTarget, Calibrator],
     ) -> Sequence[Step]:
         """Return what learns a sample, after checks; ``new`` holds what earlier steps will add."""
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)
         check_label(y)
+        if self.needs_time:
+            self._check_time(t)
         if not checked:
             return ()
+        context = Context(t=t)
         top = max(checked, key=checked.__getitem__)
         calibrator = self._calibrators.get(top)
         if calibrator is not None:
-            return calibrator._learn_steps(checked[top], float(top == y), weight)
+            return calibrator._learn_steps(checked[top], float(top == y), weight, context)
         calibrator = new[top] if top in new else self._prototype.clone()
         new[top] = calibrator
-        steps = calibrator._learn_steps(checked[top], float(top == y), weight)
+        steps = calibrator._learn_steps(checked[top], float(top == y), weight, context)
         return *steps, partial(self._calibrators.__setitem__, top, calibrator)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:

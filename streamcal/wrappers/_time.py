@@ -1,0 +1,108 @@
+"""The times at which the samples of a wrapper are learned: ``t``, or one of their features."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from narwhals.stable.v2.typing import IntoDataFrame
+from river.utils.dataframe import into_frame
+
+from streamcal.calibration.clock import Time, as_seconds, as_time_list
+from streamcal.wrappers.routing import name_of
+
+
+def check_time_feature(time: Any, calibrator: Any) -> None:
+    """Raise unless this is the name of the feature with the time, and a calibrator needs it."""
+    if time is None:
+        return
+    if not isinstance(time, str):
+        raise TypeError(f"`time` must be the name of a feature or None, got {time!r}")
+    if not calibrator.needs_time:
+        raise ValueError(
+            "`time` must be None unless the calibrator forgets by time, as"
+            " PlattCalibrator(half_life=timedelta(days=7)) does,"
+            f" got {time!r} with {name_of(calibrator)}"
+        )
+
+
+def time_of(
+    x: Mapping[Any, Any], t: Time | None, time: str | None, check: Callable[[Any], None]
+) -> Time:
+    """Return ``t`` or, if that is None, the feature ``time`` of a sample; raise if it is no time.
+
+    ``check`` raises unless calibrators accept a time; its message names `t`.
+    """
+    if t is not None or time is None:
+        if t is None:
+            raise_without()
+        check(t)
+        return t
+    if time not in x:
+        raise ValueError(
+            f"`x` must have the feature {time!r}, which `time` names, unless `t` is given, got the"
+            f" features {list(x)}"
+        )
+    found: Time = x[time]
+    _check_feature(found, time, check)
+    return found
+
+
+def times_of(
+    X: IntoDataFrame, n_samples: int, t: Any, time: str | None, check: Callable[[Any], None]
+) -> list[Time]:
+    """Return the times ``t`` of a batch or, if they are None, those in the column ``time``."""
+    if t is not None or time is None:
+        if t is None:
+            raise_without()
+        for method in ("to_list", "to_pylist"):
+            t = getattr(t, method)() if hasattr(t, method) else t
+        times = as_time_list(t, n_samples)
+        _check_all(times, check, None)
+        return times
+    frame = into_frame(X)
+    if time not in frame.columns:
+        raise ValueError(
+            f"`X` must have the column {time!r}, which `time` names, unless `t` is given, got the"
+            f" columns {frame.columns}"
+        )
+    times = as_time_list(frame.get_column(time).to_list(), n_samples)
+    _check_all(times, check, time)
+    return times
+
+
+def raise_without() -> NoReturn:
+    """Raise: a sample has no time."""
+    raise TypeError(
+        "`t` must be given, as the calibrator forgets by time, got None; pass the time at which a"
+        " sample is learned, or name the feature that holds it when the wrapper is made, as by"
+        " time='moment'"
+    )
+
+
+def _check_all(times: list[Time], check: Callable[[Any], None], feature: str | None) -> None:
+    """Raise unless calibrators accept all times of a batch: of one kind."""
+    kinds: dict[str, int] = {}
+    for at, t in enumerate(times):
+        try:
+            if at == 0:
+                check(t)
+            kinds.setdefault(as_seconds(t)[1], at)
+        except (TypeError, ValueError) as error:
+            raise _about(error, feature, f" at position {at}") from None
+    if len(kinds) > 1:
+        (first, _), (other, at), *_ = kinds.items()
+        fault = ValueError(f"`t` must be of one kind, got one of {other} after one of {first}")
+        raise _about(fault, feature, f" at position {at}")
+
+
+def _check_feature(t: Any, feature: str, check: Callable[[Any], None]) -> None:
+    try:
+        check(t)
+    except (TypeError, ValueError) as error:
+        raise _about(error, feature, "") from None
+
+
+def _about(error: Exception, feature: str | None, where: str) -> Exception:
+    """Return an error about `t` as one about a feature, if that holds the time."""
+    text = str(error) if feature is None else str(error).replace("`t`", f"the feature {feature!r}")
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"{text}{where}")
