@@ -812,7 +812,7 @@ def test_the_join_takes_only_what_its_bytes_hold(
     joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
     assert joined is not None
     kept = {"a": 0.5, "b": None, "c": "é", "d": 2**64, "e": True, "f": None}
-    assert joined[-2:] == (served, kept)
+    assert (joined.served, joined.x) == (served, kept)
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 

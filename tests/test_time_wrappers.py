@@ -267,7 +267,10 @@ def test_a_batch_has_a_column_of_times(make: Any, as_time: Any) -> None:
     [
         ([at(0), None], "the feature 'moment' must be a datetime or a number"),
         ([0.0, float("nan")], "the feature 'moment' must be .* at position 1"),
-        ([at(0), 5.0], "the feature 'moment' must be of one kind, got one of seconds after one of"),
+        (
+            [at(0), 5.0],
+            "the feature 'moment' must be naive, as those before, got seconds at position 1",
+        ),
     ],
 )
 def test_a_batch_with_a_wrong_time_is_refused(moments: list[Any], words: str) -> None:

@@ -24,7 +24,7 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.clock import Time, as_seconds
+from streamcal.calibration.clock import Time, as_seconds, check_times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -346,7 +346,10 @@ class Calibrator(Stateful, Cloned, ABC):
         if not self.fields and not self.needs_time:
             return None
         samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
-        return np.fromiter(samples, object, n_samples)
+        read = np.fromiter(samples, object, n_samples)
+        if self.needs_time:
+            check_times(context.t for context in read)
+        return read
 
     def _check_known(
         self, scores: NDArray[np.float64], labels: NDArray[np.float64], w: NDArray[np.float64]

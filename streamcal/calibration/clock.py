@@ -4,6 +4,7 @@ A time is a `datetime` or a number of seconds from any origin. Compiled calibrat
 """
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -71,6 +72,28 @@ def as_time_list(t: Any, n_samples: int) -> list[Any]:
     if isinstance(t, np.ndarray) and t.dtype.kind == "M":
         return list(t.astype("datetime64[us]").tolist())
     return list(t.tolist() if isinstance(t, np.ndarray) else t)
+
+
+def check_times(times: Iterable[Any], kind: str | None = None) -> str | None:
+    """Raise unless all are times of one kind, that of ``kind`` if it is given; return the kind.
+
+    Examples
+    --------
+    >>> check_times([60, 60.5])
+    'seconds'
+    >>> check_times([60, datetime(1970, 1, 2)])
+    Traceback (most recent call last):
+    ...
+    ValueError: `t` must be seconds, as those before, got naive at position 1
+    """
+    for at, t in enumerate(times):
+        try:
+            found = as_seconds(t)[1]
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} at position {at}") from None
+        if found != (kind := kind or found):
+            raise ValueError(f"`t` must be {kind}, as those before, got {found} at position {at}")
+    return kind
 
 
 def pack_time(t: Time | None) -> list[Any] | None:

@@ -11,6 +11,7 @@ from streamcal.cli.rows import (
     Column,
     RowChecksums,
     RowReader,
+    TimeColumn,
     delay_column,
     group_names,
     group_rows,
@@ -49,19 +50,20 @@ class Columns:
     group: str | None
     delay: int | str | None
     sampling_rate: float | str | None
+    time: str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
         read = (self.score, self.label, self.weight, self.key, self.group)
-        numbers = (self.delay, self.sampling_rate)
+        numbers = (self.delay, self.sampling_rate, self.time)
         return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
         """Return the columns of numbers, with their requirements.
 
-        They are score, label and weight, then delay and sampling rate if these are columns.
+        They are score, label and weight, then delay, sampling rate and time if these are columns.
         """
         if any_score and self.segment is None:
             score = score_column(self.score)
@@ -73,6 +75,8 @@ class Columns:
             read.append(delay_column(self.delay))
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
+        if self.time is not None:
+            read.append(TimeColumn(self.time, ()))
         return read
 
     def delays(self, rows: "Rows") -> Vector:
@@ -82,7 +86,13 @@ class Columns:
     def rates(self, rows: "Rows") -> Vector:
         """Return the sampling rate of each row."""
         rate = self.sampling_rate
-        return rows.values[-1] if isinstance(rate, str) else _repeat(rate or 1.0, rows)
+        if not isinstance(rate, str):
+            return _repeat(rate or 1.0, rows)
+        return rows.values[4 if isinstance(self.delay, str) else 3]
+
+    def times(self, rows: "Rows") -> Vector | None:
+        """Return the time of each row in seconds; None if there are no times."""
+        return None if self.time is None else rows.values[-1]
 
 
 def _repeat(number: float, rows: "Rows") -> Vector:
@@ -122,7 +132,8 @@ class TableBatch:
             return keyed.predict_learn_checked(self.samples)
         names = group_names(self.rows, columns.group)
         delays = columns.delays(self.rows)
-        return late.predict_learn(self._numbers, self.samples, self._fields, delays, names)
+        times = columns.times(self.rows)
+        return late.predict_learn(self._numbers, self.samples, self._fields, delays, names, times)
 
 
 class TableSource:
@@ -227,7 +238,7 @@ class TableSource:
         names, fields = self.columns.segment, None
         if names is not None:
             fields = {name: plain_values(rows, name) for name in names}
-        read = self._keyed.read_fields(fields, len(rows.numbers))
+        read = self._keyed.read_contexts(fields, self.columns.times(rows), len(rows.numbers))
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, read), fields
@@ -238,7 +249,7 @@ class TableSource:
         columns: list[Any] = [*rows.values]
         if self.columns.key is not None:
             columns.append(key_checksums(samples.groups, len(rows.numbers)))
-        if samples.read is not None:
+        if samples.read is not None and self.columns.segment is not None:
             columns.append(samples.read)
         if self.columns.group is not None:
             columns.append(name_checksums(group_names(rows, self.columns.group) or []))

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from narwhals.stable.v2.typing import IntoDataFrame
 from river.utils.dataframe import into_frame
 
-from streamcal.calibration.clock import Time, as_seconds, as_time_list
+from streamcal.calibration.clock import Time, as_time_list, check_times
 from streamcal.wrappers.routing import name_of
 
 
@@ -42,7 +42,10 @@ def time_of(
             f" features {list(x)}"
         )
     found: Time = x[time]
-    _check_feature(found, time, check)
+    try:
+        check(found)
+    except (TypeError, ValueError) as error:
+        raise _about(error, time) from None
     return found
 
 
@@ -55,9 +58,9 @@ def times_of(
             raise_without()
         for method in ("to_list", "to_pylist"):
             t = getattr(t, method)() if hasattr(t, method) else t
-        times = as_time_list(t, n_samples)
-        _check_all(times, check, None)
-        return times
+        given: list[Time] = as_time_list(t, n_samples)
+        _check_all(given, check)
+        return given
     frame = into_frame(X)
     if time not in frame.columns:
         raise ValueError(
@@ -65,7 +68,10 @@ def times_of(
             f" columns {frame.columns}"
         )
     times = as_time_list(frame.get_column(time).to_list(), n_samples)
-    _check_all(times, check, time)
+    try:
+        _check_all(times, check)
+    except (TypeError, ValueError) as error:
+        raise _about(error, time) from None
     return times
 
 
@@ -78,31 +84,14 @@ def raise_without() -> NoReturn:
     )
 
 
-def _check_all(times: list[Time], check: Callable[[Any], None], feature: str | None) -> None:
-    """Raise unless calibrators accept all times of a batch: of one kind."""
-    kinds: dict[str, int] = {}
-    for at, t in enumerate(times):
-        try:
-            if at == 0:
-                check(t)
-            kinds.setdefault(as_seconds(t)[1], at)
-        except (TypeError, ValueError) as error:
-            raise _about(error, feature, f" at position {at}") from None
-    if len(kinds) > 1:
-        (first, _), (other, at), *_ = kinds.items()
-        fault = ValueError(f"`t` must be of one kind, got one of {other} after one of {first}")
-        raise _about(fault, feature, f" at position {at}")
-
-
-def _check_feature(t: Any, feature: str, check: Callable[[Any], None]) -> None:
-    try:
+def _check_all(times: list[Time], check: Callable[[Any], None]) -> None:
+    """Raise unless calibrators accept all times of a batch."""
+    check_times(times)
+    for t in times[:1]:
         check(t)
-    except (TypeError, ValueError) as error:
-        raise _about(error, feature, "") from None
 
 
-def _about(error: Exception, feature: str | None, where: str) -> Exception:
-    """Return an error about `t` as one about a feature, if that holds the time."""
-    text = str(error) if feature is None else str(error).replace("`t`", f"the feature {feature!r}")
+def _about(error: Exception, feature: str) -> Exception:
+    """Return an error about `t` as one about the feature that holds the time."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
-    return kind(f"{text}{where}")
+    return kind(str(error).replace("`t`", f"the feature {feature!r}"))
