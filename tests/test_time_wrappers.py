@@ -104,12 +104,16 @@ def test_a_pipeline_discards_the_time() -> None:
         ({}, None, r"`x` must have the feature 'moment', which `time` names, unless `t` is given"),
         ({"moment": float("nan")}, None, "the feature 'moment' must be a datetime or a finite"),
         ({"moment": pd.NaT}, None, "the feature 'moment' must be a datetime or a number"),
-        ({"moment": None}, None, "the feature 'moment' must be a datetime or a number"),
+        ({"moment": None}, None, "the feature 'moment' must be the time at which"),
         ({"moment": "2026-03-01"}, None, "the feature 'moment' must be a datetime or a number"),
-        ({"moment": at(1).replace(tzinfo=UTC)}, None, "the feature 'moment' must be naive"),
-        ({"moment": 5.0}, None, "the feature 'moment' must be naive"),
+        (
+            {"moment": at(1).replace(tzinfo=UTC)},
+            None,
+            "the feature 'moment' must have times of one kind, datetimes w",
+        ),
+        ({"moment": 5.0}, None, "the feature 'moment' must have times of one kind, datetimes w"),
         ({"moment": at(1)}, float("inf"), "`t` must be a datetime or a finite"),
-        ({"moment": at(1)}, 7.0, "`t` must be naive"),
+        ({"moment": at(1)}, 7.0, "`t` must have times of one kind, datetimes w"),
     ],
 )
 def test_a_wrong_time_is_refused_before_anything_is_learned(x: Any, t: Any, words: str) -> None:
@@ -266,11 +270,8 @@ def test_a_batch_has_a_column_of_times(make: Any, as_time: Any) -> None:
     ("moments", "words"),
     [
         ([at(0), None], "the feature 'moment' must be a datetime or a number"),
-        ([0.0, float("nan")], "the feature 'moment' must be .* at position 1"),
-        (
-            [at(0), 5.0],
-            "the feature 'moment' must be naive, as those before, got seconds at position 1",
-        ),
+        ([0.0, float("nan")], "the feature 'moment' must be a datetime or a finite"),
+        ([at(0), 5.0], "the feature 'moment' must have times of one kind, got datetime"),
     ],
 )
 def test_a_batch_with_a_wrong_time_is_refused(moments: list[Any], words: str) -> None:
@@ -301,7 +302,7 @@ def test_a_regressor_forgets_by_time() -> None:
     batch.learn_many(X, pd.Series(LABELS).astype(float), served=[0.5] * 6)
     for model in (by_feature, given, batch):
         assert model.calibrate_one(0.5) == pytest.approx(MEAN, abs=1e-12)
-    with pytest.raises(ValueError, match="the feature 'moment' must be seconds"):
+    with pytest.raises(ValueError, match="the feature 'moment' must have times of one kind"):
         batch.learn_one({"moment": at(0), "a": 1.0}, 1.0)
 
 
@@ -367,11 +368,11 @@ def test_the_top_label_is_forgotten_by_time() -> None:
     expected = expected_mean([(t, float(y == "a")) for t, y in STREAM], score=1.0 / 3.0)
     assert top.predict_one(raw)["a"] == pytest.approx(expected, abs=1e-12)
     assert model.predict_proba_one({}) == top.predict_one(raw)
-    with pytest.raises(ValueError, match="must be seconds, as those before, got naive"):
+    with pytest.raises(ValueError, match="must have times of one kind"):
         top.learn_one(raw, "a", t=at(0))
-    with pytest.raises(TypeError, match="`t` must be a datetime or a number of seconds, got None"):
+    with pytest.raises(TypeError, match="`t` must be the time at which a sample is learned"):
         top.learn_one(raw, "a")
-    with pytest.raises(ValueError, match="the feature 'moment' must be seconds"):
+    with pytest.raises(ValueError, match="the feature 'moment' must have times of one kind"):
         model.learn_one({"moment": at(0)}, "a")
     model.learn_group([{"moment": 40.0}] * 3, ["a", "b", "c"])
     for label in ABC:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.calibration import Calibrator
-from streamcal.calibration.clock import as_seconds
 
 
 class DecayedMean(Calibrator):
@@ -21,12 +20,6 @@ class DecayedMean(Calibrator):
         self.ones = self.n = 0.0
         self.n_samples = 0
         self.now: float | None = None
-        self.kind: str | None = None
-
-    def _check_time(self, t: Any) -> None:
-        _, kind = as_seconds(t)
-        if self.kind not in (None, kind):
-            raise ValueError(f"`t` must be {self.kind}, as those before, got {kind}")
 
     def predict_one(self, score: float, x: Any = None) -> float:
         return (self.ones + self.prior * score) / (self.n + self.prior)
@@ -34,8 +27,7 @@ class DecayedMean(Calibrator):
     def learn_one(
         self, score: float, y: float, w: float = 1.0, *, x: Any = None, ticket: Any = None, t: Any
     ) -> None:
-        self._check_time(t)
-        now, self.kind = as_seconds(t)
+        now, self._kind = self._read_time(t)
         if self.now is not None and now > self.now:
             fade = 2.0 ** ((self.now - now) / self.half_life)
             self.ones, self.n = self.ones * fade, self.n * fade
@@ -47,10 +39,10 @@ class DecayedMean(Calibrator):
         return np.asarray(y, dtype=np.float64)
 
     def _freeze(self) -> Any:
-        return {"numbers": [self.ones, self.n, self.n_samples, self.now, self.kind]}, {}
+        return {"numbers": [self.ones, self.n, self.n_samples, self.now, self._kind]}, {}
 
     def _thaw(self, fields: Any, arrays: Any) -> None:
-        self.ones, self.n, self.n_samples, self.now, self.kind = fields["numbers"]
+        self.ones, self.n, self.n_samples, self.now, self._kind = fields["numbers"]
 
 
 def expected_mean(

@@ -11,6 +11,7 @@ bytes raise a `ValueError` and nothing worse, and memory is at most a small mult
 import dataclasses
 import functools
 import inspect
+from datetime import timedelta
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -358,6 +359,8 @@ def pack(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, timedelta):
+        return {"timedelta": [value.days, value.seconds, value.microseconds]}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [pack(item) for item in value]}
     if isinstance(value, Loss | TaskLoss):
@@ -380,6 +383,9 @@ def unpack(packed: Any, given: Any = None) -> Any:
     if kind in ("list", "tuple"):
         items = [unpack(item) for item in value]
         return items if kind == "list" else tuple(items)
+    if kind == "timedelta":
+        days, seconds, microseconds = value
+        return timedelta(days, seconds, microseconds)
     if kind in ("loss", "task"):
         return _find_loss(kind, value, given)
     if given is not None:

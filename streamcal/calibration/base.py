@@ -24,7 +24,7 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.clock import Time, as_seconds, check_times
+from streamcal.calibration.clock import Time, Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -33,7 +33,7 @@ from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
 
 
-class Calibrator(Stateful, Cloned, ABC):
+class Calibrator(Timed, Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
     A calibrator uses scores and labels, not the model. So it works with a river pipeline (through
@@ -81,7 +81,6 @@ class Calibrator(Stateful, Cloned, ABC):
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
-    needs_time: bool = False
     is_joint: ClassVar[bool] = False
 
     @abstractmethod
@@ -295,7 +294,9 @@ class Calibrator(Stateful, Cloned, ABC):
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, score, y, w, **self._keywords(context)),)
+        kind = self._read_time(context.t).kind
+        learn = partial(self.learn_one, score, y, w, **self._keywords(context))
+        return learn, *self._kind_steps(kind)
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
@@ -334,22 +335,20 @@ class Calibrator(Stateful, Cloned, ABC):
     def _check_fields(self, x: Any) -> None:
         """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
 
-    def _check_time(self, t: Any) -> None:
-        """Raise unless `learn_one` accepts this time, where ``needs_time`` is true."""
-        as_seconds(t)
-
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
         """Return what is used of the contexts of a batch, by sample; None if nothing is used.
 
-        By default each is a `Context`.
+        By default each is a `Context`; of a calibrator that learns a batch with its times at once
+        it is what `Times.pack` returns.
         """
         if not self.fields and not self.needs_time:
             return None
+        times = self._read_times(contexts.t, n_samples)
+        if times is not None and self._learns_times():
+            return times.pack()
+        contexts = contexts._replace(t=times)
         samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
-        read = np.fromiter(samples, object, n_samples)
-        if self.needs_time:
-            check_times(context.t for context in read)
-        return read
+        return np.fromiter(samples, object, n_samples)
 
     def _check_known(
         self, scores: NDArray[np.float64], labels: NDArray[np.float64], w: NDArray[np.float64]
@@ -374,8 +373,9 @@ class Calibrator(Stateful, Cloned, ABC):
 
         ``read`` is what `_read_contexts` returned.
         """
-        if read is None:
-            return predict_learn_known(self, scores, labels, weights)
+        if read is None or read.dtype != object:
+            times = None if read is None else Times.unpack(read)
+            return predict_learn_known(self, scores, labels, weights, times)
         values = np.empty(len(scores))
         rows = zip(scores.tolist(), labels.tolist(), weights.tolist(), strict=True)
         for i, (score, y, w) in enumerate(rows):
@@ -392,12 +392,17 @@ class Calibrator(Stateful, Cloned, ABC):
         """
         return None
 
+    def _learns_times(self) -> bool:
+        """Return whether `predict_learn_many` takes `Times`, and needs no fields."""
+        return False
+
     def _batch_steps(
         self,
         scores: NDArray[np.float64],
         y: NDArray[np.float64],
         w: NDArray[np.float64],
         out: NDArray[np.float64],
+        times: Times | None = None,
     ) -> tuple[Step, ...] | None:
         """Return compiled steps that predict and learn samples that were checked, if there are any.
 
@@ -406,7 +411,23 @@ class Calibrator(Stateful, Cloned, ABC):
         kernel = self._batch_kernel()
         if kernel is None:
             return None
-        return (write_to(out, slice(None), partial(kernel.predict_learn_many, scores, y, w)),)
+        return self._steps_of_kernel(kernel, scores, y, w, out, times)
+
+    def _steps_of_kernel(
+        self,
+        kernel: Expert,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+        times: Times | None,
+    ) -> tuple[Step, ...]:
+        """Return the steps by which a compiled object predicts and learns a batch."""
+        run = partial(kernel.predict_learn_many, scores, y, w)
+        if times is None:
+            return (write_to(out, slice(None), run),)
+        run = partial(run, times.seconds)
+        return write_to(out, slice(None), run), *self._kind_steps(times.kind)
 
     def _batch_kernel(self) -> Expert | None:
         """Return the compiled object with the same `predict_learn_many`, if there is one."""
@@ -508,10 +529,11 @@ def predict_learn_known(
     scores: NDArray[np.float64],
     labels: NDArray[np.float64],
     weights: NDArray[np.float64],
+    times: Times | None = None,
 ) -> NDArray[np.float64]:
     """Predict and learn in order; a sample whose label is NaN is only predicted.
 
-    Takes arrays of shape ``(n_samples,)``, returns the predictions in one.
+    Takes arrays of shape ``(n_samples,)``, and perhaps times; returns the predictions in one.
 
     Examples
     --------
@@ -522,13 +544,16 @@ def predict_learn_known(
     """
     known = ~np.isnan(labels)
     if known.all():
-        return calibrator.predict_learn_many(scores, labels, weights)
+        given = {} if times is None else {"t": times}
+        return calibrator.predict_learn_many(scores, labels, weights, **given)
     values = np.empty(len(scores))
     bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
     for start, stop in pairwise(bounds):
         run = slice(start, stop)
         if known[start]:
-            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
+            given = {} if times is None else {"t": times[run]}
+            samples = scores[run], labels[run], weights[run]
+            values[run] = calibrator.predict_learn_many(*samples, **given)
         else:
             values[run] = calibrator.predict_many(scores[run])
     return values

@@ -7,6 +7,8 @@ that is overconfident for one class only. The parameters start at the identity (
 the log loss by online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
+from datetime import timedelta
+
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import CompiledCalibrator
 from streamcal.kernels.newton import Beta
@@ -25,7 +27,7 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
         The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1, at most 1e60.
-    half_life : float, optional
+    half_life : float or timedelta, optional
         The number of samples after which the influence of a sample on the step size is halved, at
         least 0.1; the map then follows drift. None: steps become ever smaller.
     clip : float
@@ -53,10 +55,11 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
         gamma: float = 0.1,
         prior: float = 100.0,
         limit: float = 100.0,
-        half_life: float | None = None,
+        half_life: float | timedelta | None = None,
         clip: float = 1e-6,
     ) -> None:
-        self._kernel: Beta = Beta(*self._set_up(gamma, prior, limit, half_life, clip))
+        settings = self._set_up(gamma, prior, limit, half_life, clip)
+        self._kernel: Beta = Beta(*settings, self._seconds)
 
     @property
     def parameters(self) -> tuple[float, float, float]:

@@ -12,21 +12,17 @@ from streamcal._state import Stateful
 from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability
 from streamcal._whole import Step
-from streamcal.calibration.clock import Time, as_seconds
+from streamcal.calibration.clock import Time, Timed
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import Shape, Vector
 
 
-class JointCalibrator(Stateful, Cloned, ABC):
+class JointCalibrator(Timed, Stateful, Cloned, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
     A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
     label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
-
-    Attributes
-    ----------
-    needs_time : bool
-        Whether `learn_one` needs the time ``t`` at which a sample is learned. All others ignore it.
+    One that forgets by time ``needs_time``: `learn_one` gets the time ``t`` of the sample.
 
     Examples
     --------
@@ -40,7 +36,6 @@ class JointCalibrator(Stateful, Cloned, ABC):
     """
 
     is_joint: ClassVar[bool] = True
-    needs_time: bool = False
 
     @abstractmethod
     def learn_one(
@@ -48,7 +43,7 @@ class JointCalibrator(Stateful, Cloned, ABC):
     ) -> None:
         """Learn that the model's probabilities ``raw`` were followed by the label ``y``.
 
-        ``t`` is the time at which the sample is learned, where ``needs_time`` is true.
+        ``t`` is the time at which it is learned, where ``needs_time`` is true.
         """
 
     @abstractmethod
@@ -73,10 +68,6 @@ class JointCalibrator(Stateful, Cloned, ABC):
     ) -> Sequence[Step]:
         """Return what learns rows one after the other, each with weight ``w``, for `do_all`."""
         return [step for raw, y in rows for step in self._learn_steps(raw, y, w, t)]
-
-    def _check_time(self, t: Any) -> None:
-        """Raise unless `learn_one` accepts this time."""
-        as_seconds(t)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

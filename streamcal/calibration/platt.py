@@ -7,6 +7,8 @@ Scaling with Calibeating*, ICML 2023, Section 2: its regret against the best (a,
 grows only as log n, for any data.
 """
 
+from datetime import timedelta
+
 from streamcal._state import Arrays, Fields, array_of, require
 from streamcal._validation import check_count
 from streamcal.calibration.newton import NewtonSteps
@@ -34,7 +36,7 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     calibeating : int
         The number of bins of equal width for Platt's predictions, at most 1,000,000. The result is
         then the mean label of the earlier samples in the bin; see Notes. 0: no bins.
-    half_life : float, optional
+    half_life : float or timedelta, optional
         The number of samples after which the influence of a sample on the step size, and its weight
         in the bins, are halved; at least 0.1. None: steps become ever smaller.
 
@@ -79,12 +81,12 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
         limit: float = 100.0,
         clip: float = 1e-6,
         calibeating: int = 0,
-        half_life: float | None = None,
+        half_life: float | timedelta | None = None,
     ) -> None:
         settings = self._set_up(gamma, prior, limit, half_life, clip)
         check_count(calibeating, "calibeating", 0, MOST_BINS)
         self.calibeating = calibeating
-        self._kernel: Platt = Platt(*settings, calibeating)
+        self._kernel: Platt = Platt(*settings, calibeating, self._seconds)
 
     @property
     def slope(self) -> float:
@@ -100,8 +102,8 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
         return {"slope": self.slope, "intercept": self.intercept}
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        numbers, bins = self._kernel.state()
-        return {}, {"numbers": numbers, "bins": bins}
+        numbers, bins, now = self._kernel.state()
+        return self._freeze_clock(now), {"numbers": numbers, "bins": bins}
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
@@ -113,4 +115,5 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         bins = array_of(arrays, "bins", 2, None)
-        self._kernel.read(array_of(arrays, "numbers", None), bins)
+        numbers = array_of(arrays, "numbers", None)
+        self._kernel.read(numbers, bins, self._thaw_clock(fields))

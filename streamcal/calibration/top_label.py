@@ -58,12 +58,9 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         check_calibrator(prototype)
         self.calibrator = calibrator
         self._prototype = prototype
+        if prototype.needs_time:
+            self.needs_time = True
         self._calibrators: dict[ClfTarget, Calibrator] = {}
-
-    @property
-    def needs_time(self) -> bool:  # type: ignore[override]
-        """Whether the calibrators of labels forget by time."""
-        return bool(self._prototype.needs_time)
 
     def learn_one(
         self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
@@ -74,17 +71,17 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         ------
         ValueError, TypeError
             If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
-            not from 1e-60 to 1e60; if the calibrators of labels need ``t``, and it is no time.
+            not from 1e-60 to 1e60.
         """
         with self._mutex:
-            do_all(*self._steps(raw, y, w, t, {}))
+            do_all(*self._steps(raw, y, w, {}, t))
 
     def _learn_steps(
         self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
             return super()._learn_steps(raw, y, w, t)
-        return self._steps(raw, y, w, t, {})
+        return self._steps(raw, y, w, {}, t)
 
     def _group_steps(
         self,
@@ -95,36 +92,33 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
             return super()._group_steps(rows, w, t)
         new: dict[ClfTarget, Calibrator] = {}
-        return [step for raw, y in rows for step in self._steps(raw, y, w, t, new)]
-
-    def _check_time(self, t: Any) -> None:
-        next(iter(self._calibrators.values()), self._prototype)._check_time(t)
+        return [step for raw, y in rows for step in self._steps(raw, y, w, new, t)]
 
     def _steps(
         self,
         raw: Mapping[ClfTarget, float],
         y: ClfTarget,
         w: float,
-        t: Time | None,
         new: dict[ClfTarget, Calibrator],
+        t: Time | None,
     ) -> Sequence[Step]:
         """Return what learns a sample, after checks; ``new`` holds what earlier steps will add."""
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)
         check_label(y)
-        if self.needs_time:
-            self._check_time(t)
+        moment = self._read_time(t)
+        context, kind = Context(t=t), self._kind_steps(moment.kind)
         if not checked:
             return ()
-        context = Context(t=t)
         top = max(checked, key=checked.__getitem__)
         calibrator = self._calibrators.get(top)
         if calibrator is not None:
-            return calibrator._learn_steps(checked[top], float(top == y), weight, context)
+            steps = calibrator._learn_steps(checked[top], float(top == y), weight, context)
+            return *steps, *kind
         calibrator = new[top] if top in new else self._prototype.clone()
         new[top] = calibrator
         steps = calibrator._learn_steps(checked[top], float(top == y), weight, context)
-        return *steps, partial(self._calibrators.__setitem__, top, calibrator)
+        return *steps, partial(self._calibrators.__setitem__, top, calibrator), *kind
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""
@@ -161,9 +155,12 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         with self._mutex:
             states = [nested(calibrator) for calibrator in self._calibrators.values()]
             labels = [pack(label) for label in self._calibrators]
-        return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
+        return {"labels": labels, **self._freeze_kind()}, {
+            str(at): state for at, state in enumerate(states)
+        }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_names(fields["labels"], "labels", none=True)
         restored = [fill(self._prototype.clone(), arrays, str(i)) for i in range(len(labels))]
+        self._thaw_kind(fields)
         self._calibrators = dict(zip(labels, restored, strict=True))

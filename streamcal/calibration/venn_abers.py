@@ -1,6 +1,7 @@
 """Venn-Abers calibration of a stream: a pair of probabilities for each score."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -30,10 +31,11 @@ class VennAbersCalibrator(Calibrator):
 
     Parameters
     ----------
-    window : int, optional
-        Keep only this many of the last samples.
-    half_life : float, optional
-        The number of samples after which the weight of a sample is halved, at least 0.1.
+    window : int or timedelta, optional
+        Keep only this many of the last samples, or those of this time.
+    half_life : float or timedelta, optional
+        The number of samples after which the weight of a sample is halved, at least 0.1; or the
+        time after which it is. `learn_one` then needs the time ``t`` of each sample.
     prior : float
         The weight of the two pseudo-samples of `IsotonicCalibrator`, which keep probabilities away
         from 0 and 1. They are part of both maps; 0 gives the pair of the reference.
@@ -68,8 +70,8 @@ class VennAbersCalibrator(Calibrator):
     def __init__(
         self,
         *,
-        window: int | None = None,
-        half_life: float | None = None,
+        window: int | timedelta | None = None,
+        half_life: float | timedelta | None = None,
         prior: float = 1.0,
         max_scores: int = 1_000_000,
     ) -> None:
@@ -80,6 +82,8 @@ class VennAbersCalibrator(Calibrator):
         self._isotonic = IsotonicCalibrator(
             "log", window=window, half_life=half_life, prior=prior, max_scores=max_scores
         )
+        if self._isotonic.needs_time:
+            self.needs_time = True
 
     @property
     def isotonic(self) -> IsotonicCalibrator:
@@ -108,14 +112,14 @@ class VennAbersCalibrator(Calibrator):
         ValueError, TypeError
             As `IsotonicCalibrator.learn_one`; nothing is learned.
         """
-        self._isotonic.learn_one(score, y, w)
+        self._isotonic.learn_one(score, y, w, t=t)
 
     def _learn_steps(
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not VennAbersCalibrator.learn_one:
             return super()._learn_steps(score, y, w, context)
-        return self._isotonic._learn_steps(score, y, w)
+        return self._isotonic._learn_steps(score, y, w, context)
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(log² n).
@@ -137,7 +141,7 @@ class VennAbersCalibrator(Calibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
-        self._isotonic.learn_many(scores, y, w)
+        self._isotonic.learn_many(scores, y, w, t=t)
 
     def predict_interval_one(self, score: float) -> tuple[float, float]:
         """Return the pair (p0, p1) of a score, p0 ≤ p1; O(log² n).

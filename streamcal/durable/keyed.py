@@ -11,7 +11,7 @@ from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_order, check_same_length
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
-from streamcal.calibration.clock import Time, as_time_list
+from streamcal.calibration.clock import Time
 from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
@@ -316,7 +316,7 @@ class KeyedCalibrator(Locked):
         """Return the argument of calibrators that forget by time; raise unless it is a time."""
         if not self.needs_time:
             return {}
-        self._knows_kind._check_time(t)
+        self._knows_kind._read_time(t)
         return {"t": t}
 
     def _note_kind(self, calibrator: Calibrator) -> None:
@@ -403,11 +403,8 @@ class KeyedCalibrator(Locked):
     def read_contexts(self, x: Any, t: Any, n_samples: int) -> NDArray[Any] | None:
         """Return what `Samples` has of the columns of fields, and of times, or raise."""
         self._check_x(x)
-        times = as_time_list(t, n_samples) if self.needs_time else None
-        read = self._fresh._read_contexts(Contexts(x, t=times), n_samples)
-        if times:
-            self._check_t(times[0])
-        return read
+        times = self._knows_kind._read_times(t, n_samples)
+        return self._fresh._read_contexts(Contexts(x, t=times), n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from streamcal.kernels.clock cimport Clock
 from streamcal.kernels.exclusive cimport Shared
 
 
@@ -82,7 +83,9 @@ cdef struct ShortSample:
 cdef class ScoreIndex(Shared):
     cdef bint changing
     cdef readonly int64_t window
+    cdef readonly double time_window  # in seconds; 0: none
     cdef readonly double rate
+    cdef Clock clock
     cdef readonly double growth
     cdef double largest_growth
     cdef readonly int64_t n_samples
@@ -96,6 +99,7 @@ cdef class ScoreIndex(Shared):
     cdef int64_t queue_start
     cdef readonly int64_t queue_size
     cdef int64_t queue_room
+    cdef double *times  # of the samples in the queue, behind it, if the window is one of time
 
     # What a subclass defines: summaries,
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil
@@ -120,19 +124,22 @@ cdef class ScoreIndex(Shared):
     cdef tuple settings(self)
     cdef dict numbers(self)
     cdef dict arrays(self)
+    cdef object queued_times(self)
     cdef dict slots(self)
     cdef int read_sums(self, dict arrays, Slot *slots) except -1
 
     cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
     cdef int forget_oldest(self) except -1 nogil
-    cdef int limit_growth(self) except -1 nogil
+    cdef int limit_growth(self, double rate) except -1 nogil
+    cdef double rate_until(self, double t) noexcept nogil
+    cdef void set_clock(self, double t) noexcept nogil
     cdef int scale_down(self, double factor) except -1 nogil
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil
 
-    cdef int push(self, double score, double w, double s) except -1 nogil
+    cdef int push(self, double score, double w, double s, double t) except -1 nogil
     cdef Sample pop(self) noexcept nogil
     cdef Sample queued(self, int64_t i) noexcept nogil
     cdef void set_queued(self, int64_t i, const Sample *sample) noexcept nogil

@@ -28,10 +28,13 @@ and writes them in `fold_chunk` and `fold_node`. A change folds its chunk at onc
 ancestors as dirty; `fold_dirty` folds dirty nodes, children first. A chunk is never dirty.
 
 *Growth.* A half-life does not change the weights of old samples. Each sample is added with its
-weight times ``growth``, which is multiplied by ``rate`` at each sample; only ratios of weights
+weight times ``growth``, which is multiplied by ``rate`` at each sample, or doubles in a half-life
+of the clock; only ratios of weights
 matter. When growth has become large, all weights are scaled down by a power of two.
 
-*Window.* A queue of samples. When it is longer than the window, the oldest sample is removed.
+*Window.* A queue of samples. When it is longer than the window, the oldest sample is removed. In a
+window of time the queue also has the times of its samples; those that are too old are removed when
+a sample is learned.
 
 *Memory.* Nodes, chunks and slots are allocated one by one, so that an index of few scores is small.
 What changes all slots at once allocates its memory first, so that a failure changes nothing. If
@@ -47,7 +50,7 @@ written tree and the queue; a subclass whose sums mean something else overrides 
 read them, ``read_sums``. `restore` reads a state into an index that was made with ``settings()``.
 """
 
-from libc.math cimport INFINITY, fabs, frexp, ldexp
+from libc.math cimport INFINITY, NAN, exp2, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
@@ -84,6 +87,8 @@ LARGEST_GROWTH = 2.0**128
 # Of the samples that a state holds at one score; products of such sums are finite.
 MOST_WEIGHT = 1e120
 
+# By how many half-lives weights grow at once; beyond that nothing old is left.
+cdef double MOST_HALVES = 800.0
 cdef int MOST_DEPTH = 160  # a balanced tree of 2**64 chunks is not deeper
 
 
@@ -93,6 +98,7 @@ cdef class ScoreIndex(Shared):
     def __cinit__(self):
         self.rate = self.growth = 1.0
         self.largest_growth = LARGEST_GROWTH
+        self.clock = Clock(half_life=INFINITY, now=NAN)
 
     def __dealloc__(self):
         self.release_tree(&self.tree)
@@ -113,6 +119,8 @@ cdef class ScoreIndex(Shared):
             while chunk != NULL:
                 n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
                 chunk = chunk.next
+            if self.time_window > 0.0:
+                n += self.queue_room * sizeof(double)
             return n + self.queue_room * sample_bytes(self.wide)
 
     def check(self):
@@ -288,7 +296,18 @@ cdef class ScoreIndex(Shared):
         for i in range(self.queue_size):
             sample = self.queued(i)
             rows[i, 0], rows[i, 1], rows[i, 2] = sample.score, sample.weight, sample.sum
-        return {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
+        found = {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
+        if self.time_window > 0.0:
+            found["times"] = self.queued_times()
+        return found
+
+    cdef object queued_times(self):
+        times = np.empty(self.queue_size)
+        cdef double[::1] out = times
+        cdef Py_ssize_t i
+        for i in range(self.queue_size):
+            out[i] = self.times[(self.queue_start + i) % self.queue_room]
+        return times
 
     cdef int restore_slots(self, dict arrays, bint fold) except -1:
         """Replace slots, tree and queue by those that `arrays` returned; also ``fold`` them."""
@@ -311,8 +330,10 @@ cdef class ScoreIndex(Shared):
             free(slots)
         if queue.shape[0] > FIRST_QUEUE:
             self.set_queue(queue.shape[0], False)
+        cdef const double[::1] times = arrays.get("times")
         for i in range(queue.shape[0]):
-            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+            time = NAN if times is None else times[i]
+            self.push(queue[i, 0], queue[i, 1], queue[i, 2], time)
         return 0
 
     # Learning and forgetting ----------------------------------------------------------------------
@@ -320,24 +341,30 @@ cdef class ScoreIndex(Shared):
     def learn(self, double score, double label, double w):
         """Learn a sample; return False, and change nothing, if it is refused."""
         with self.lock:
-            return self.learn_sample(score, label, w)
+            return self.learn_sample(score, label, w, NAN)
 
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
-        """Learn one sample and drop the one that leaves the window; False if it is refused."""
+    cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil:
+        """Learn one sample and drop those that leave the window; False if it is refused.
+
+        ``t`` is the time of the sample in seconds, or NaN.
+        """
         cdef Sample sample
+        cdef double rate
         if self.refuses(score, label, w):
             return False
         # Where memory runs out in what comes first, the sample is not learned. The index can still
         # be used, unless a subclass was scaling down sums of its own.
         self.check_whole()
-        self.limit_growth()
+        rate = self.rate_until(t)
+        self.limit_growth(rate)
         self.prepare(score)
-        sample = self.as_sample(score, label, w * (self.growth * self.rate))
+        sample = self.as_sample(score, label, w * (self.growth * rate))
         if self.window > 0:
-            self.push(sample.score, sample.weight, sample.sum)
+            self.push(sample.score, sample.weight, sample.sum, t)
         # Where it runs out from here on, the index refuses all further use.
         self.start_change()
-        self.growth *= self.rate
+        self.growth *= rate
+        self.set_clock(t)
         self.add(&sample)
         self.n_samples += 1
         self.forget_oldest()
@@ -369,12 +396,32 @@ cdef class ScoreIndex(Shared):
         return True
 
     cdef int forget_oldest(self) except -1 nogil:
-        """Remove the oldest sample if there are more than the window holds."""
+        """Remove the oldest sample if there are more than the window holds, or those too old."""
         cdef Sample oldest
+        if self.time_window > 0.0:
+            while self.clock.now - self.times[self.queue_start] >= self.time_window:
+                oldest = self.pop()
+                self.remove(&oldest)
+            return 0
         if self.window == 0 or self.queue_size <= self.window:
             return 0
         oldest = self.pop()
         return self.remove(&oldest)
+
+    cdef double rate_until(self, double t) noexcept nogil:
+        """Return by what the growth is multiplied for a sample at a time."""
+        cdef double passed = t - self.clock.now
+        if passed > 0.0 and self.clock.half_life < INFINITY:
+            # After so many half-lives nothing is left, and the growth is finite.
+            return self.rate * exp2(min(passed / self.clock.half_life, MOST_HALVES))
+        return self.rate
+
+    cdef void set_clock(self, double t) noexcept nogil:
+        """Set the clock to the time of a sample; one that goes back counts as equal."""
+        if self.time_window == 0.0 and self.clock.half_life == INFINITY:
+            return
+        if t > self.clock.now or self.clock.now != self.clock.now:
+            self.clock.now = t
 
     cdef int check_whole(self) except -1 nogil:
         """Raise if memory ran out in the middle of a change."""
@@ -388,9 +435,9 @@ cdef class ScoreIndex(Shared):
         self.changing = True
         return 0
 
-    cdef int limit_growth(self) except -1 nogil:
+    cdef int limit_growth(self, double rate) except -1 nogil:
         """Scale down if the next growth would exceed the largest: then it will be in [1, 2)."""
-        cdef double growth = self.growth * self.rate
+        cdef double growth = self.growth * rate
         cdef int exponent = 0
         if growth > self.largest_growth:
             frexp(growth, &exponent)
@@ -445,11 +492,11 @@ cdef class ScoreIndex(Shared):
     # A ring. Samples whose sums a float holds, such as those of labels 0 and 1 and weight 1, take
     # 16 bytes each; with the first one that does not fit the queue turns `wide`: 24 bytes each.
 
-    cdef int push(self, double score, double w, double s) except -1 nogil:
-        """Append a sample to the queue."""
+    cdef int push(self, double score, double w, double s, double t) except -1 nogil:
+        """Append a sample to the queue; in a window of time it keeps the time."""
         cdef Sample sample = Sample(score=score, weight=w, sum=s)
         cdef bint wide = self.wide or <double> <float> w != w or <double> <float> s != s
-        cdef int64_t room = self.queue_room
+        cdef int64_t room = self.queue_room, i
         if self.queue_size == room:
             room = max(FIRST_QUEUE, room + room // 2)
             if self.queue_size <= self.window < room:
@@ -458,6 +505,11 @@ cdef class ScoreIndex(Shared):
             self.set_queue(room, wide)
         self.queue_size += 1
         self.set_queued(self.queue_size - 1, &sample)
+        if self.time_window > 0.0:
+            i = self.queue_start + self.queue_size - 1
+            if i >= self.queue_room:
+                i -= self.queue_room
+            self.times[i] = self.clock.now if t < self.clock.now else t
         return 0
 
     cdef Sample pop(self) noexcept nogil:
@@ -510,14 +562,19 @@ cdef class ScoreIndex(Shared):
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to memory with this many places, wide or short; its samples fit."""
-        cdef void *queue = allocated(room, sample_bytes(wide))
+        cdef size_t size = sample_bytes(wide), more = sizeof(double) if self.time_window > 0.0 else 0
+        cdef void *queue = allocated(room, size + more)
+        cdef double *times = <double *> (<char *> queue + room * size)
         cdef Sample sample
         cdef int64_t i
+        if self.time_window > 0.0:
+            for i in range(self.queue_size):
+                times[i] = self.times[(self.queue_start + i) % self.queue_room]
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)
         free(self.queue)
-        self.queue, self.wide = queue, wide
+        self.queue, self.wide, self.times = queue, wide, times
         self.queue_start, self.queue_room = 0, room
         return 0
 

@@ -6,8 +6,10 @@ from typing import Any, NoReturn
 from narwhals.stable.v2.typing import IntoDataFrame
 from river.utils.dataframe import into_frame
 
-from streamcal.calibration.clock import Time, as_time_list, check_times
+from streamcal.calibration.clock import Time, Times
 from streamcal.wrappers.routing import name_of
+
+ReadTimes = Callable[[Any, int], Times | None]
 
 
 def check_time_feature(time: Any, calibrator: Any) -> None:
@@ -25,7 +27,7 @@ def check_time_feature(time: Any, calibrator: Any) -> None:
 
 
 def time_of(
-    x: Mapping[Any, Any], t: Time | None, time: str | None, check: Callable[[Any], None]
+    x: Mapping[Any, Any], t: Time | None, time: str | None, check: Callable[[Any], Any]
 ) -> Time:
     """Return ``t`` or, if that is None, the feature ``time`` of a sample; raise if it is no time.
 
@@ -50,29 +52,28 @@ def time_of(
 
 
 def times_of(
-    X: IntoDataFrame, n_samples: int, t: Any, time: str | None, check: Callable[[Any], None]
-) -> list[Time]:
-    """Return the times ``t`` of a batch or, if they are None, those in the column ``time``."""
+    X: IntoDataFrame, n_samples: int, t: Any, time: str | None, read: ReadTimes
+) -> Times | None:
+    """Return the times ``t`` of a batch or, if they are None, those in the column ``time``.
+
+    ``read`` returns the times that calibrators accept, or raises; its message names `t`.
+    """
     if t is not None or time is None:
         if t is None:
             raise_without()
-        for method in ("to_list", "to_pylist"):
-            t = getattr(t, method)() if hasattr(t, method) else t
-        given: list[Time] = as_time_list(t, n_samples)
-        _check_all(given, check)
-        return given
+        return read(t.to_pylist() if hasattr(t, "to_pylist") else t, n_samples)
     frame = into_frame(X)
     if time not in frame.columns:
         raise ValueError(
             f"`X` must have the column {time!r}, which `time` names, unless `t` is given, got the"
             f" columns {frame.columns}"
         )
-    times = as_time_list(frame.get_column(time).to_list(), n_samples)
+    column = frame.get_column(time)
+    native = column.to_native()
     try:
-        _check_all(times, check)
+        return read(native if hasattr(native, "dtype") else column.to_list(), n_samples)
     except (TypeError, ValueError) as error:
         raise _about(error, time) from None
-    return times
 
 
 def raise_without() -> NoReturn:
@@ -82,13 +83,6 @@ def raise_without() -> NoReturn:
         " sample is learned, or name the feature that holds it when the wrapper is made, as by"
         " time='moment'"
     )
-
-
-def _check_all(times: list[Time], check: Callable[[Any], None]) -> None:
-    """Raise unless calibrators accept all times of a batch."""
-    check_times(times)
-    for t in times[:1]:
-        check(t)
 
 
 def _about(error: Exception, feature: str) -> Exception:

@@ -25,7 +25,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
@@ -812,9 +812,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         weights = as_batch_weights(w, len(labels))
         if t is not None:
             kwargs["t"] = t
-        times: list[Time | None] = [None] * len(labels)
+        times: Times | None = None
         if self._strategy.needs_time:
-            times = [*times_of(X, len(labels), t, self.time, self._strategy.check_time)]
+            times = times_of(X, len(labels), t, self.time, self._strategy.read_times)
         name = "probabilities" if served is None else "served"
         if served is None:
             served = self._predict_raw_many(X, kwargs)
@@ -841,7 +841,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._label_of_column.update((str(label), label) for label in set(labels))
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
-            samples = map(Sample, *rows, labels, weights.tolist(), times)
+            samples = map(Sample, *rows, labels, weights.tolist(), times or repeat(None))
             do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, labels, weights, contexts)
         do_all(*self._known.group_steps(labels, self._label_of_column, 1.0))

@@ -159,7 +159,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
             kwargs["t"] = t
         context = NO_CONTEXT
         if self._calibrator.needs_time:
-            context = Context(t=time_of(x, t, self.time, self._calibrator._check_time))
+            context = Context(t=time_of(x, t, self.time, self._calibrator._read_time))
         raw = self._predict_raw(x, kwargs) if served is None else as_score(served, "served")
         self._calibrator._check_score(raw)
 
@@ -246,8 +246,8 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
             kwargs["t"] = t
         contexts = Contexts()
         if self._calibrator.needs_time:
-            check = self._calibrator._check_time
-            contexts = Contexts(t=times_of(X, n_samples, t, self.time, check))
+            read = self._calibrator._read_times
+            contexts = Contexts(t=times_of(X, n_samples, t, self.time, read))
         if served is None:
             raw = as_vector(self._predict_raw_many(X, kwargs), "predictions")
         else:

@@ -34,6 +34,7 @@ from streamcal._state import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import JointHedge
@@ -130,6 +131,15 @@ class OwningStrategy(Strategy):
 
     def check_time(self, t: Any) -> None:
         """Raise unless `learn_one` accepts a time; calibrators of labels have learned the same."""
+        self._any()._read_time(t)
+
+    def read_times(self, t: Any, n_samples: int) -> Times | None:
+        """Return the times of a batch, or raise."""
+        return self._any()._read_times(t, n_samples)
+
+    @abstractmethod
+    def _any(self) -> Timed:
+        """Return one of the calibrators, of those that have learned if there are any."""
 
     @abstractmethod
     def fresh(self) -> Self:
@@ -350,9 +360,8 @@ class OneVsRest(OwningStrategy):
     def check_columns(self, contexts: Contexts, n_samples: int) -> None:
         self._calibrators.unlearned._read_contexts(contexts, n_samples)  # or it raises
 
-    def check_time(self, t: Any) -> None:
-        known = self._calibrators.by_label.values()
-        next(iter(known), self._calibrators.unlearned)._check_time(t)
+    def _any(self) -> Timed:
+        return next(iter(self._calibrators.by_label.values()), self._calibrators.unlearned)
 
     def learn_steps(
         self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
@@ -578,8 +587,8 @@ class Joint(OwningStrategy):
         pairs = [(raw, y) for raw, y, _ in rows]
         return [*self._calibrator._group_steps(pairs, w / len(rows), rows[-1][2].t)]
 
-    def check_time(self, t: Any) -> None:
-        self._calibrator._check_time(t)
+    def _any(self) -> Timed:
+        return self._calibrator
 
     def fresh(self) -> Self:
         return type(self)(self._prototype)
