@@ -109,11 +109,11 @@ def test_a_pipeline_discards_the_time() -> None:
         (
             {"moment": at(1).replace(tzinfo=UTC)},
             None,
-            "the feature 'moment' must have times of one kind, datetimes w",
+            "the feature 'moment' must have times of one kind",
         ),
-        ({"moment": 5.0}, None, "the feature 'moment' must have times of one kind, datetimes w"),
+        ({"moment": 5.0}, None, "the feature 'moment' must have times of one kind"),
         ({"moment": at(1)}, float("inf"), "`t` must be a datetime or a finite"),
-        ({"moment": at(1)}, 7.0, "`t` must have times of one kind, datetimes w"),
+        ({"moment": at(1)}, 7.0, "`t` must have times of one kind"),
     ],
 )
 def test_a_wrong_time_is_refused_before_anything_is_learned(x: Any, t: Any, words: str) -> None:
