@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamcal._advice import shown
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, are_fixed, as_list, as_name, require, state_of
+from streamcal._state.checks import Arrays, Fields, are_fixed, as_int, as_list, as_name, require, state_of
 from streamcal._state.format import (
     BAD_VALUES,
     body_of,
@@ -384,7 +384,7 @@ def unpack(packed: Any, given: Any = None) -> Any:
         items = [unpack(item) for item in value]
         return items if kind == "list" else tuple(items)
     if kind == "timedelta":
-        days, seconds, microseconds = value
+        days, seconds, microseconds = (as_int(part, kind, -_MOST_DAYS) for part in value)
         return timedelta(days, seconds, microseconds)
     if kind in ("loss", "task"):
         return _find_loss(kind, value, given)
@@ -401,6 +401,8 @@ def as_names(packed: Any, name: str, n: int | None = None, *, none: bool = False
     require(len(set(names)) == len(names), f"{name} must be different")
     return names
 
+
+_MOST_DAYS = 10**9
 
 _TASK_LOSSES: dict[str, type[TaskLoss]] = {
     kind.name: kind

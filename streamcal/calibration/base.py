@@ -544,7 +544,7 @@ def predict_learn_known(
     """
     known = ~np.isnan(labels)
     if known.all():
-        given = {} if times is None else {"t": times}
+        given: dict[str, Any] = {} if times is None else {"t": times}
         return calibrator.predict_learn_many(scores, labels, weights, **given)
     values = np.empty(len(scores))
     bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]

@@ -212,7 +212,11 @@ class IsotonicCalibrator(Calibrator):
             If an argument is not a number; nothing is learned.
         """
         if self.needs_time:
-            do_all(*self._steps(score, y, w, t))
+            seconds, kind = self._read_time(t)
+            if kind == self._kind:  # else this is the first time
+                self._regression.learn(*self._check_sample(score, y, w), seconds)
+            else:
+                do_all(*self._steps(score, y, w, t))
             return
         try:
             s = y + 0.0 if self._plain_labels else self._statistics.of(y)

@@ -77,7 +77,11 @@ class CompiledCalibrator(ProbabilityCalibrator):
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
         if self.needs_time:
-            do_all(*self._steps(score, y, w, t))
+            seconds, kind = self._read_time(t)
+            if kind == self._kind:  # else this is the first time
+                self._kernel.learn(as_probability(score), as_label(y), as_weight(w), seconds)
+            else:
+                do_all(*self._steps(score, y, w, t))
             return
         plain = type(score) is type(y) is type(w) is float and w == 1.0
         if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls

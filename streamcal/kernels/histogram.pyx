@@ -22,7 +22,7 @@ from libc.math cimport INFINITY, NAN, exp2
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
-from streamcal.kernels.clock cimport Clock, halves_until
+from streamcal.kernels.clock cimport Clock, half_life_of, new_clock, now_of, passed_until, set_now
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.memory cimport resize
 
@@ -56,18 +56,19 @@ cdef class Histogram(Expert):
     cdef Py_ssize_t size, room, most
     cdef int n_bins
     cdef double rate, prior, growth
-    cdef Clock clock
+    cdef Clock *clock
 
     def __cinit__(self, int n_bins, double rate, double prior, double half_life=INFINITY):
         if n_bins < 1:
             raise ValueError(f"there must be at least one bin, got {n_bins}")
         self.most = CELLS_PER_BIN * <Py_ssize_t> n_bins
         self.n_bins, self.rate, self.prior, self.growth = n_bins, rate, prior, 1.0
-        self.clock = Clock(half_life=half_life, now=NAN)
+        self.clock = new_clock(half_life)
         self.make_room(min(FIRST_CELLS, self.most))
 
     def __dealloc__(self):
         free(self.cells)
+        free(self.clock)
 
     def state(self):
         """Return what `restore` takes; a row is (score, Σ w, Σ w · label, Σ w · score)."""
@@ -77,7 +78,7 @@ cdef class Histogram(Expert):
             out = rows
             if self.size:
                 memcpy(&out[0, 0], self.cells, self.size * sizeof(Cell))
-            return rows, self.growth, self.clock.now
+            return rows, self.growth, now_of(self.clock)
 
     def restore(self, const double[:, ::1] rows, double growth, double now=NAN):
         """Set the state to what `state` returned; there may not be more cells than fit."""
@@ -88,13 +89,15 @@ cdef class Histogram(Expert):
         self.make_room(len(rows))
         if len(rows):
             memcpy(self.cells, &rows[0, 0], len(rows) * sizeof(Cell))
-        self.size, self.growth, self.clock.now = len(rows), growth, now
+        self.size, self.growth = len(rows), growth
+        set_now(self.clock, now)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell)
+        cdef size_t of_clock = sizeof(Clock) if self.clock != NULL else 0
+        return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell) + of_clock
 
     def __reduce__(self):
-        settings = self.n_bins, self.rate, self.prior, self.clock.half_life
+        settings = self.n_bins, self.rate, self.prior, half_life_of(self.clock)
         return restored, (Histogram, settings, self.state())
 
     cdef double answer(self, double score) except? -1.0 nogil:
@@ -133,7 +136,7 @@ cdef class Histogram(Expert):
         if self.size == self.room and self.room < self.most:
             self.make_room(min(2 * self.room, self.most))  # the statements below cannot fail
         self.growth *= self.rate
-        halves = halves_until(&self.clock, t)
+        halves = passed_until(self.clock, t) / half_life_of(self.clock)
         while halves > MOST_HALVES and self.size > 0:  # until nothing is left
             self.growth *= exp2(MOST_HALVES)
             self.shrink()

@@ -25,14 +25,15 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
-from streamcal.kernels.clock cimport check_times
+from streamcal.kernels.clock cimport Clock, check_times
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
     ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
+from streamcal.kernels.memory cimport zeros
 from streamcal.kernels.samples cimport can_be_learned, check_lengths, is_sample
 from streamcal.kernels.score_index cimport (
-    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
+    AHEAD, SLOTS, Aging, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
     find_slot, lost_digits, tolerance,
 )
 from streamcal.kernels.state_bytes cimport require
@@ -93,8 +94,11 @@ cdef class IsotonicRegression(Hull):
         time_window=0.0,
     ):
         self.window, self.rate = window, rate
-        self.clock.half_life, self.time_window = half_life, time_window
-        if self.time_window > 0.0:
+        if half_life < INFINITY or time_window > 0.0:
+            self.aging = <Aging *> zeros(1, sizeof(Aging))
+            self.aging.clock = Clock(half_life=half_life, now=NAN, gap=0.0, kept=1.0)
+            self.aging.window = time_window
+        if time_window > 0.0:
             self.window = MOST_IN_WINDOW
         self.prior = prior
         self.lowest, self.highest = labels
@@ -109,7 +113,7 @@ cdef class IsotonicRegression(Hull):
     @property
     def now(self):
         """The time of the newest sample in seconds, if samples have times; else NaN."""
-        return self.clock.now
+        return NAN if self.aging == NULL else self.aging.clock.now
 
     def learn(self, double score, double s, double w, double t=NAN):
         """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused.
@@ -541,14 +545,14 @@ cdef class IsotonicRegression(Hull):
             (self.lowest, self.highest),
             (self.least, self.most),
             self.max_scores,
-            self.clock.half_life,
-            self.time_window,
+            INFINITY if self.aging == NULL else self.aging.clock.half_life,
+            0.0 if self.aging == NULL else self.aging.window,
         )
 
     cdef dict numbers(self):
         numbers = {"growth": self.growth, "n_merged": self.n_merged}
-        if self.time_window > 0.0 or self.clock.half_life < INFINITY:
-            numbers["now"] = self.clock.now
+        if self.aging != NULL:
+            numbers["now"] = self.aging.clock.now
         return numbers
 
     cdef dict arrays(self):
@@ -593,7 +597,8 @@ cdef class IsotonicRegression(Hull):
         cdef int i
         self.restore_slots(arrays, False)
         self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
-        self.clock.now = numbers.get("now", NAN)
+        if self.aging != NULL:
+            self.aging.clock.now = numbers["now"]
         self.start_change()
         chunk = self.tree.first
         while chunk != NULL and chunk.size > 0:
@@ -632,7 +637,7 @@ cdef class IsotonicRegression(Hull):
             if queue[i, 1] != 0.0:
                 check_sums(queue[i, 1], queue[i, 2], &within)
         check_window(queue, scores, counts)
-        if self.time_window > 0.0:
+        if self.has_time_window():
             self.check_times_held(arrays["times"], queue.shape[0], numbers["now"])
         require(edges.shape[0] == lengths.shape[0], "each edge must have sums")
         require(edges.shape[1] == bridges.shape[1] == 2, "edges and bridges must be pairs")
@@ -650,7 +655,7 @@ cdef class IsotonicRegression(Hull):
             require(
                 (times[i - 1] if i else -INFINITY) <= times[i] <= now, "times must be in order"
             )
-        require(n == 0 or now - times[0] < self.time_window, "times must be in the window")
+        require(n == 0 or now - times[0] < self.aging.window, "times must be in the window")
         return 0
 
     def walk(self, bint anchored, bint with_slots=False):

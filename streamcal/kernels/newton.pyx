@@ -15,9 +15,12 @@ A starts at prior · I. The added terms are multiplied by ``fade`` at each sampl
 """
 
 cimport cython
-from libc.math cimport INFINITY, NAN, exp, exp2, fabs, floor, isfinite, log, log1p, sqrt
+from libc.math cimport INFINITY, NAN, exp, fabs, floor, isfinite, log, log1p, sqrt
+from libc.stdlib cimport free
 
-from streamcal.kernels.clock cimport Clock, halves_until
+from streamcal.kernels.clock cimport (
+    Clock, half_life_of, kept_until, new_clock, now_of, set_now
+)
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped, open_sigmoid, softmax
@@ -32,16 +35,16 @@ cdef struct Newton:
     double theta[3]
     double curvature[3][3]
     double n_samples, gamma, prior, fade
-    Clock clock
+    Clock *clock
 
 
 cdef void set_up(
     Newton *newton, double gamma, double prior, double fade, double half_life
-) noexcept:
+) except *:
     """Set the parameters to 1 and the curvature to that of the prior."""
     cdef int i, j
     newton.gamma, newton.prior, newton.fade, newton.n_samples = gamma, prior, fade, 0.0
-    newton.clock = Clock(half_life=half_life, now=NAN)
+    newton.clock = new_clock(half_life)
     for i in range(3):
         newton.theta[i] = 1.0
         for j in range(3):
@@ -58,10 +61,8 @@ cdef void step(
     cdef double lower[3][3]
     cdef double x[3]
     cdef double rest, base, prior = newton.prior, fade = newton.fade
-    cdef double halves = halves_until(&newton.clock, t)
     cdef int i, j, k
-    if halves > 0.0:
-        fade *= exp2(-halves)
+    fade *= kept_until(newton.clock, t)
     for i in range(d):
         for j in range(d):
             base = prior if i == j else 0.0
@@ -104,7 +105,7 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers, double now)
         for j in range(d):
             newton.curvature[i][j] = numbers[d + d * i + j]
     newton.n_samples = numbers[d + d * d]
-    newton.clock.now = now
+    set_now(newton.clock, now)
     return 0
 
 
@@ -146,6 +147,9 @@ cdef class Beta(Expert):
         self.newton.theta[2] = 0.0
         self.limit, self.clip = limit, clip
 
+    def __dealloc__(self):
+        free(self.newton.clock)
+
     @property
     def parameters(self):
         """The current (a, b, c)."""
@@ -159,7 +163,7 @@ cdef class Beta(Expert):
         cdef Newton newton
         with self.lock:  # no object is made under the lock: a signal handler may run then
             newton = self.newton
-        return state_of(&newton, 3), newton.clock.now
+        return state_of(&newton, 3), now_of(newton.clock)
 
     def restore(self, numbers, double now):
         """Set the state to what `state` returned."""
@@ -179,7 +183,7 @@ cdef class Beta(Expert):
     def __reduce__(self):
         newton = self.newton
         settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
-        return restored, (Beta, (*settings, newton.clock.half_life), self.state())
+        return restored, (Beta, (*settings, half_life_of(newton.clock)), self.state())
 
     cdef inline void features(self, double p, double *x) noexcept nogil:
         p = clipped(p, self.clip)
@@ -226,6 +230,9 @@ cdef class Temperature(Shared):
         set_up(&self.newton, gamma, prior, fade, half_life)
         self.limit, self.clip = limit, clip
 
+    def __dealloc__(self):
+        free(self.newton.clock)
+
     @property
     def exponent(self):
         """The current θ."""
@@ -266,7 +273,7 @@ cdef class Temperature(Shared):
         cdef Newton newton
         with self.lock:  # no object is made under the lock: a signal handler may run then
             newton = self.newton
-        return state_of(&newton, 1), newton.clock.now
+        return state_of(&newton, 1), now_of(newton.clock)
 
     def restore(self, numbers, double now):
         """Set the state to what `state` returned."""
@@ -283,7 +290,7 @@ cdef class Temperature(Shared):
     def __reduce__(self):
         newton = self.newton
         settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
-        return restored, (Temperature, (*settings, newton.clock.half_life), self.state())
+        return restored, (Temperature, (*settings, half_life_of(newton.clock)), self.state())
 
     cdef inline double log_of(self, double p) noexcept nogil:
         return log(max(p, self.clip))

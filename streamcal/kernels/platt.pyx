@@ -6,10 +6,12 @@ of the parameters, it ends at the nearest point of the disc in the metric of the
 Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
 
-from libc.math cimport INFINITY, NAN, exp2, hypot
+from libc.math cimport INFINITY, hypot
 from libc.stdlib cimport free
 
-from streamcal.kernels.clock cimport Clock, halves_until
+from streamcal.kernels.clock cimport (
+    Clock, half_life_of, kept_until, new_clock, now_of, set_now
+)
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped, logit, open_sigmoid
 from streamcal.kernels.memory cimport zeros
@@ -36,12 +38,12 @@ cdef class Platt(Expert):
     cdef double n_samples, gamma, prior, limit, clip, fade
     cdef int n_bins
     cdef Bin *bins
-    cdef Clock clock
+    cdef Clock *clock
 
     def __cinit__(self, gamma, prior, limit, clip, fade, n_bins, half_life=INFINITY):
         self.gamma, self.prior, self.limit = gamma, prior, limit
         self.clip, self.fade = clip, fade
-        self.clock = Clock(half_life=half_life, now=NAN)
+        self.clock = new_clock(half_life)
         self.slope, self.intercept = 1.0, 0.0
         self.aa = self.bb = prior
         self.n_bins = n_bins
@@ -50,9 +52,11 @@ cdef class Platt(Expert):
 
     def __dealloc__(self):
         free(self.bins)
+        free(self.clock)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + self.n_bins * sizeof(Bin)
+        cdef size_t of_clock = sizeof(Clock) if self.clock != NULL else 0
+        return object.__sizeof__(self) + self.n_bins * sizeof(Bin) + of_clock
 
     def state(self):
         """Return what `restore` takes: numbers, the bins' weights and sums as two rows, the time."""
@@ -66,7 +70,7 @@ cdef class Platt(Expert):
             out[4], out[5], out[6] = self.ab, self.bb, self.n_samples
             for i in range(self.n_bins):
                 rows[0, i], rows[1, i] = self.bins[i].weight, self.bins[i].sum
-            now = self.clock.now
+            now = now_of(self.clock)
         return numbers, bins, now
 
     def restore(
@@ -79,7 +83,7 @@ cdef class Platt(Expert):
         self.bb, self.n_samples = numbers[5], numbers[6]
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
-        self.clock.now = now
+        set_now(self.clock, now)
 
     def read(self, const double[::1] numbers, const double[:, ::1] bins, double now):
         """Set the state to what bytes hold, or raise ``ValueError``."""
@@ -99,7 +103,7 @@ cdef class Platt(Expert):
 
     def __reduce__(self):
         settings = self.gamma, self.prior, self.limit, self.clip, self.fade, self.n_bins
-        return restored, (Platt, (*settings, self.clock.half_life), self.state())
+        return restored, (Platt, (*settings, half_life_of(self.clock)), self.state())
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
         return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1) if q > 0.0 else 0]
@@ -121,11 +125,9 @@ cdef class Platt(Expert):
         cdef double s = logit(clipped(score, self.clip))
         cdef double q = open_sigmoid(self.slope * s + self.intercept)
         cdef double error = q - y, curvature = w * error * error, det, size
-        cdef double halves = halves_until(&self.clock, t), fade = self.fade
+        cdef double fade = self.fade * kept_until(self.clock, t)
         cdef Bin *bin
         cdef int i
-        if halves > 0.0:
-            fade *= exp2(-halves)
         if self.n_bins > 0:
             for i in range(self.n_bins):
                 self.bins[i].weight *= fade

@@ -80,12 +80,17 @@ cdef struct ShortSample:
     float sum
 
 
+cdef struct Aging:
+    Clock clock
+    double window  # in seconds; 0: none
+
+
 cdef class ScoreIndex(Shared):
     cdef bint changing
+    cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
     cdef readonly int64_t window
-    cdef readonly double time_window  # in seconds; 0: none
+    cdef Aging *aging  # of an index that forgets by time, else NULL
     cdef readonly double rate
-    cdef Clock clock
     cdef readonly double growth
     cdef double largest_growth
     cdef readonly int64_t n_samples
@@ -95,11 +100,9 @@ cdef class ScoreIndex(Shared):
     cdef size_t chunk_bytes
 
     cdef void *queue
-    cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
     cdef int64_t queue_start
     cdef readonly int64_t queue_size
     cdef int64_t queue_room
-    cdef double *times  # of the samples in the queue, behind it, if the window is one of time
 
     # What a subclass defines: summaries,
     cdef int fold_chunk(self, Chunk *chunk, double score) except -1 nogil
@@ -134,6 +137,8 @@ cdef class ScoreIndex(Shared):
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
     cdef int forget_oldest(self) except -1 nogil
     cdef int limit_growth(self, double rate) except -1 nogil
+    cdef bint has_time_window(self) noexcept nogil
+    cdef double *time_at(self, int64_t i) noexcept nogil
     cdef double rate_until(self, double t) noexcept nogil
     cdef void set_clock(self, double t) noexcept nogil
     cdef int scale_down(self, double factor) except -1 nogil

@@ -98,11 +98,11 @@ cdef class ScoreIndex(Shared):
     def __cinit__(self):
         self.rate = self.growth = 1.0
         self.largest_growth = LARGEST_GROWTH
-        self.clock = Clock(half_life=INFINITY, now=NAN)
 
     def __dealloc__(self):
         self.release_tree(&self.tree)
         free(self.queue)
+        free(self.aging)
 
     @property
     def n_scores(self):
@@ -119,7 +119,9 @@ cdef class ScoreIndex(Shared):
             while chunk != NULL:
                 n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
                 chunk = chunk.next
-            if self.time_window > 0.0:
+            if self.aging != NULL:
+                n += sizeof(Aging)
+            if self.has_time_window():
                 n += self.queue_room * sizeof(double)
             return n + self.queue_room * sample_bytes(self.wide)
 
@@ -297,7 +299,7 @@ cdef class ScoreIndex(Shared):
             sample = self.queued(i)
             rows[i, 0], rows[i, 1], rows[i, 2] = sample.score, sample.weight, sample.sum
         found = {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
-        if self.time_window > 0.0:
+        if self.has_time_window():
             found["times"] = self.queued_times()
         return found
 
@@ -306,7 +308,7 @@ cdef class ScoreIndex(Shared):
         cdef double[::1] out = times
         cdef Py_ssize_t i
         for i in range(self.queue_size):
-            out[i] = self.times[(self.queue_start + i) % self.queue_room]
+            out[i] = self.time_at(i)[0]
         return times
 
     cdef int restore_slots(self, dict arrays, bint fold) except -1:
@@ -398,8 +400,8 @@ cdef class ScoreIndex(Shared):
     cdef int forget_oldest(self) except -1 nogil:
         """Remove the oldest sample if there are more than the window holds, or those too old."""
         cdef Sample oldest
-        if self.time_window > 0.0:
-            while self.clock.now - self.times[self.queue_start] >= self.time_window:
+        if self.has_time_window():
+            while self.aging.clock.now - self.time_at(0)[0] >= self.aging.window:
                 oldest = self.pop()
                 self.remove(&oldest)
             return 0
@@ -410,18 +412,36 @@ cdef class ScoreIndex(Shared):
 
     cdef double rate_until(self, double t) noexcept nogil:
         """Return by what the growth is multiplied for a sample at a time."""
-        cdef double passed = t - self.clock.now
-        if passed > 0.0 and self.clock.half_life < INFINITY:
+        cdef double passed
+        cdef Clock *clock
+        if self.aging == NULL:
+            return self.rate
+        clock = &self.aging.clock
+        passed = t - clock.now
+        if not passed > 0.0:
+            return self.rate
+        if passed != clock.gap:
             # After so many half-lives nothing is left, and the growth is finite.
-            return self.rate * exp2(min(passed / self.clock.half_life, MOST_HALVES))
-        return self.rate
+            clock.gap, clock.kept = passed, exp2(min(passed / clock.half_life, MOST_HALVES))
+        return self.rate * clock.kept
 
     cdef void set_clock(self, double t) noexcept nogil:
         """Set the clock to the time of a sample; one that goes back counts as equal."""
-        if self.time_window == 0.0 and self.clock.half_life == INFINITY:
+        if self.aging == NULL:
             return
-        if t > self.clock.now or self.clock.now != self.clock.now:
-            self.clock.now = t
+        if t > self.aging.clock.now or self.aging.clock.now != self.aging.clock.now:
+            self.aging.clock.now = t
+
+    cdef bint has_time_window(self) noexcept nogil:
+        """Return whether the queue keeps the times of its samples."""
+        return self.aging != NULL and self.aging.window > 0.0
+
+    cdef double *time_at(self, int64_t i) noexcept nogil:
+        """Return where the time of the ``i``-th oldest sample of the queue is."""
+        i += self.queue_start
+        if i >= self.queue_room:
+            i -= self.queue_room
+        return times_of(self.queue, self.queue_room, self.wide) + i
 
     cdef int check_whole(self) except -1 nogil:
         """Raise if memory ran out in the middle of a change."""
@@ -496,7 +516,7 @@ cdef class ScoreIndex(Shared):
         """Append a sample to the queue; in a window of time it keeps the time."""
         cdef Sample sample = Sample(score=score, weight=w, sum=s)
         cdef bint wide = self.wide or <double> <float> w != w or <double> <float> s != s
-        cdef int64_t room = self.queue_room, i
+        cdef int64_t room = self.queue_room
         if self.queue_size == room:
             room = max(FIRST_QUEUE, room + room // 2)
             if self.queue_size <= self.window < room:
@@ -505,11 +525,8 @@ cdef class ScoreIndex(Shared):
             self.set_queue(room, wide)
         self.queue_size += 1
         self.set_queued(self.queue_size - 1, &sample)
-        if self.time_window > 0.0:
-            i = self.queue_start + self.queue_size - 1
-            if i >= self.queue_room:
-                i -= self.queue_room
-            self.times[i] = self.clock.now if t < self.clock.now else t
+        if self.has_time_window():
+            self.time_at(self.queue_size - 1)[0] = max(t, self.aging.clock.now)
         return 0
 
     cdef Sample pop(self) noexcept nogil:
@@ -562,19 +579,18 @@ cdef class ScoreIndex(Shared):
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to memory with this many places, wide or short; its samples fit."""
-        cdef size_t size = sample_bytes(wide), more = sizeof(double) if self.time_window > 0.0 else 0
-        cdef void *queue = allocated(room, size + more)
-        cdef double *times = <double *> (<char *> queue + room * size)
+        cdef bint timed = self.has_time_window()
+        cdef void *queue = allocated(room, sample_bytes(wide) + (sizeof(double) if timed else 0))
         cdef Sample sample
         cdef int64_t i
-        if self.time_window > 0.0:
+        if timed:
             for i in range(self.queue_size):
-                times[i] = self.times[(self.queue_start + i) % self.queue_room]
+                times_of(queue, room, wide)[i] = self.time_at(i)[0]
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)
         free(self.queue)
-        self.queue, self.wide, self.times = queue, wide, times
+        self.queue, self.wide = queue, wide
         self.queue_start, self.queue_room = 0, room
         return 0
 
@@ -1035,6 +1051,11 @@ cdef class ScoreIndex(Shared):
 
 cdef inline size_t sample_bytes(bint wide) noexcept nogil:
     return sizeof(Sample) if wide else sizeof(ShortSample)
+
+
+cdef inline double *times_of(void *queue, int64_t room, bint wide) noexcept nogil:
+    """Return the times of the samples in a queue, which are behind them."""
+    return <double *> (<char *> queue + room * sample_bytes(wide))
 
 
 cdef inline void write_sample(
