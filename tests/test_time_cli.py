@@ -62,7 +62,8 @@ class Table:
     def expected(self, make: Any, *, delay: int = 0, keys: bool = False) -> list[float]:
         """Return what calibrators answer; a label is learned before the row ``delay`` later."""
         known: dict[Any, Calibrator] = {}
-        answers, waiting = [], []
+        answers: list[float] = []
+        waiting: list[tuple[int, int]] = []
         for i, p in enumerate(self.p):
             own = known.setdefault(self.key[i] if keys else None, make())
             while waiting and waiting[0][0] <= i:

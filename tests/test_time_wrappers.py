@@ -12,8 +12,16 @@ import pytest
 from river import base, compose, linear_model
 from sklearn.linear_model import LogisticRegression
 
-from streamcal import CalibratedClassifier, CalibratedRegressor, PlattCalibrator
-from streamcal.calibration import JointCalibrator, TopLabelCalibrator
+from streamcal import (
+    BetaCalibrator,
+    CalibratedClassifier,
+    CalibratedRegressor,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+)
+from streamcal.calibration import JointCalibrator, TemperatureCalibrator, TopLabelCalibrator
 from streamcal.sklearn import OnlineCalibratedClassifier
 from tests.fixed_model import FixedModel
 from tests.timed import DecayedMean, expected_mean
@@ -381,3 +389,78 @@ def test_the_top_label_is_forgotten_by_time() -> None:
     counting = TopLabelCalibrator()
     assert not counting.needs_time
     counting.learn_one(raw, "a", t="ignored")
+
+
+# The library's own calibrators --------------------------------------------------------------------
+
+
+def seconds_of(n: float) -> timedelta:
+    return timedelta(seconds=n)
+
+
+OWN: dict[str, Callable[[Callable[[float], Any]], Any]] = {
+    "platt": lambda span: PlattCalibrator(half_life=span(50)),
+    "isotonic": lambda span: IsotonicCalibrator(half_life=span(50), window=span(200)),
+    "hedge": lambda span: HedgedCalibrator([PlattCalibrator(), BetaCalibrator(half_life=span(60))]),
+    "segments": lambda span: SegmentCalibrator(["a"], base=PlattCalibrator(half_life=span(50))),
+    "temperature": lambda span: TemperatureCalibrator(half_life=span(50)),
+    "top": lambda span: TopLabelCalibrator(PlattCalibrator(half_life=span(50))),
+}
+
+
+class Skewed(Counting):
+    """Answers probabilities that depend on the sample."""
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        rest = (1.0 - x["p"]) / (len(self.labels) - 1)
+        return {label: x["p"] if at == 0 else rest for at, label in enumerate(self.labels)}
+
+
+@pytest.mark.parametrize("labels", [(True, False), ABC], ids=["two", "three"])
+@pytest.mark.parametrize("delay", [0, 3])
+@pytest.mark.parametrize("name", OWN)
+def test_a_constant_rate_gives_what_counting_gives(name: str, delay: int, labels: Any) -> None:
+    by_time = CalibratedClassifier(
+        Skewed(labels), OWN[name](seconds_of), time="moment", drift_detector=AlarmAt(150)
+    )
+    counting = CalibratedClassifier(
+        Skewed(labels), OWN[name](lambda n: n), drift_detector=AlarmAt(150)
+    )
+    rng = np.random.default_rng(5)
+    scores = rng.uniform(0.51, 0.99, 300).round(3)  # so that the top label is always the first
+    xs = [{"p": p, "a": i % 3, "moment": at(i)} for i, p in enumerate(scores)]
+    ys = [labels[at] for at in rng.integers(len(labels), size=300)]
+    for i, x in enumerate(xs):
+        assert by_time.predict_proba_one(x) == pytest.approx(
+            counting.predict_proba_one(x), abs=1e-12
+        )
+        if i >= delay:
+            late = {} if not delay else {"t": at(i)}
+            by_time.learn_one(xs[i - delay], ys[i - delay], **late)
+            counting.learn_one(xs[i - delay], ys[i - delay])
+    assert by_time.n_alarms == 1
+    restored = CalibratedClassifier.from_bytes(
+        CalibratedClassifier(Skewed(labels), OWN[name](seconds_of), time="moment").to_bytes(),
+        classifier=Skewed(labels),
+    )
+    restored.learn_one(xs[0], ys[0])
+    assert restored.time == "moment"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_batch_learns_as_one_by_one(name: str) -> None:
+    by_one, batch = (
+        CalibratedClassifier(Batches(), OWN[name](seconds_of), time="moment") for _ in range(2)
+    )
+    rng = np.random.default_rng(7)
+    moments = (np.datetime64("2026-03-01") + np.cumsum(rng.integers(0, 90, 120))).tolist()
+    moments = [datetime(m.year, m.month, m.day) for m in moments]
+    X = pd.DataFrame({"moment": moments, "a": rng.integers(0, 3, 120)})
+    p = rng.random(120).round(3)
+    labels = rng.random(120) < p
+    served = pd.DataFrame({False: 1.0 - p, True: p})
+    batch.learn_many(X, pd.Series(labels), served=served)
+    for x, y, share in zip(X.to_dict("records"), labels.tolist(), p.tolist(), strict=True):
+        by_one.learn_one(x, y, served={False: 1.0 - share, True: share})
+    raw = {False: 0.3, True: 0.7}
+    assert batch.calibrate_one(raw, {"a": 1}) == pytest.approx(by_one.calibrate_one(raw, {"a": 1}))

@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from streamcal._advice import shown
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, are_fixed, as_int, as_list, as_name, require, state_of
+from streamcal._state.checks import (
+    Arrays,
+    Fields,
+    are_fixed,
+    as_int,
+    as_list,
+    as_name,
+    require,
+    state_of,
+)
 from streamcal._state.format import (
     BAD_VALUES,
     body_of,
