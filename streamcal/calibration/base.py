@@ -204,9 +204,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        contexts: Iterable[Context] = repeat(NO_CONTEXT)
-        if self.fields:
-            contexts = list(Contexts(x).samples(len(vector), self.fields))
+        contexts = self._contexts_to_predict(x, len(vector))
         pairs = zip(vector.tolist(), contexts, strict=False)
         values = [self.predict_one(score, **self._given_x(context.x)) for score, context in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
@@ -391,6 +389,12 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         calibrators without fields.
         """
         return None
+
+    def _contexts_to_predict(self, x: Any, n_samples: int) -> Iterable[Context]:
+        """Return contexts of samples that are only predicted, which need no time; or raise."""
+        if not self.fields:
+            return repeat(NO_CONTEXT)
+        return Contexts(x).samples(n_samples, self.fields)
 
     def _learns_times(self) -> bool:
         """Return whether `predict_learn_many` takes `Times`, and needs no fields."""

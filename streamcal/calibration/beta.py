@@ -28,8 +28,10 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
     limit : float
         The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1, at most 1e60.
     half_life : float or timedelta, optional
-        The number of samples after which the influence of a sample on the step size is halved, at
-        least 0.1; the map then follows drift. None: steps become ever smaller.
+        The number of samples after which the influence of a sample on the step size is
+        halved, at least 0.1, or the time after which it is; the map then follows drift.
+        None: steps become ever smaller. With a timedelta, `learn_one` needs the time ``t``
+        of each sample.
     clip : float
         Scores are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5).
 

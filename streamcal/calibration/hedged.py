@@ -135,6 +135,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     burst open, so watch a hedge by a snapshot. A group has the mean of its rows' weights. A hedge
     with calibrators that may refuse a sample learns all labels one by one.
 
+    *Time.* If a calibrator forgets by time (its half-life or window is a timedelta), each sample
+    needs its time ``t``, when it is learned; those calibrators get it. A late label ages from when
+    it comes, also in a burst. Delays and shares count samples.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.

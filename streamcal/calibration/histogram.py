@@ -30,7 +30,9 @@ class HistogramCalibrator(CompiledCalibrator):
     n_bins : int
         The number of bins, from 1 to 1,000,000.
     half_life : float or timedelta, optional
-        The number of samples after which the weight of a sample is halved, at least 0.1.
+        The number of samples after which the weight of a sample is halved, at least 0.1, or
+        the time after which it is. With a timedelta, `learn_one` needs the time ``t`` of
+        each sample.
     prior : float
         The weight of a pseudo-sample in each bin whose label is the bin's mean score, from 0 to
         1e60. It keeps predictions away from 0 and 1 while a bin has few samples.

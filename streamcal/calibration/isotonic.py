@@ -88,10 +88,18 @@ class IsotonicCalibrator(Calibrator):
     removed, the rounding errors of the sums of that score remain until it has no samples. In a
     window, the others are summed again if the removed sample weighed a million times as much.
 
+    *Time.* Where ``window`` or ``half_life`` is a timedelta, `learn_one` needs the time ``t`` at
+    which a sample is learned: a `datetime`, with or without a zone, or seconds from any origin;
+    these don't mix. Older samples age when it is learned, so a prediction is at the time of the
+    newest sample. A time that goes back counts as equal to it, since streams are a little out of
+    order and a running service can't refuse an event.
+
     Memory: about 39 bytes per distinct score, more if nearly every score is a block of its own; and
-    16 bytes per sample in a window, or 24 if a weight or label needs more than 32 bits. Some calls
+    16 bytes per sample in a window, or 24 if a weight or label needs more than 32 bits, and 8 more
+    for its time. Some calls
     of `learn_one` take O(n): one in ``max_scores`` / 8 new scores when ``max_scores`` is reached,
-    and one in 128 half-lives.
+    and one in 128 half-lives. When a window of time has stood still, all that is too old leaves at
+    once.
 
     Weights must be from 1e-60 to 1e60, statistics of labels at most 1e60 in absolute value. With a
     half-life, a score is dropped when its weight is below 2**-400 of that of a new sample.
@@ -120,6 +128,15 @@ class IsotonicCalibrator(Calibrator):
     >>> calibrator.unlearn_one(0.7, False)
     >>> round(calibrator.predict_one(0.65), 3), calibrator.n_samples
     (0.667, 4)
+
+    With a half-life of an hour, a sample that is an hour old has the weight 1/2:
+
+    >>> from datetime import datetime, timedelta
+    >>> calibrator = IsotonicCalibrator(half_life=timedelta(hours=1), prior=0)
+    >>> calibrator.learn_one(0.6, True, t=datetime(2025, 1, 1, 12))
+    >>> calibrator.learn_one(0.6, False, t=datetime(2025, 1, 1, 13))
+    >>> round(calibrator.predict_one(0.6), 3)
+    0.333
     """
 
     def __init__(

@@ -37,8 +37,10 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
         The number of bins of equal width for Platt's predictions, at most 1,000,000. The result is
         then the mean label of the earlier samples in the bin; see Notes. 0: no bins.
     half_life : float or timedelta, optional
-        The number of samples after which the influence of a sample on the step size, and its weight
-        in the bins, are halved; at least 0.1. None: steps become ever smaller.
+        The number of samples after which the influence of a sample on the step size, and
+        its weight in the bins, are halved; at least 0.1, or the time after which it is.
+        None: steps become ever smaller. With a timedelta, `learn_one` needs the time ``t``
+        of each sample.
 
     Raises
     ------
@@ -72,6 +74,17 @@ class PlattCalibrator(NewtonSteps, CompiledCalibrator):
     ...     calibrator.learn_one(0.01, i % 4 == 0)
     >>> round(calibrator.predict_one(0.99), 2)
     0.75
+
+    A half-life of a day, for samples with times: a year later, the old ones count nothing.
+
+    >>> from datetime import datetime, timedelta
+    >>> calibrator = PlattCalibrator(half_life=timedelta(days=1), calibeating=1)
+    >>> begin = datetime(2025, 1, 1)
+    >>> for i in range(100):
+    ...     calibrator.learn_one(0.5, 1, t=begin + timedelta(minutes=i))
+    >>> calibrator.learn_one(0.5, 0, t=begin + timedelta(days=365))
+    >>> round(calibrator.predict_one(0.5), 2)
+    0.44
     """
 
     def __init__(

@@ -141,6 +141,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     values could make two terms collide on purpose; they would share their correction, but not slow
     the others down.
 
+    *Time.* With a half-life of time, terms forget when a sample is learned, after it was predicted:
+    a prediction is at the time of the newest sample. With one that counts, they have forgotten one
+    sample more. A time that goes back counts as equal to the newest one.
+
     *Memory.* 70 to 90 bytes for each term. Threads may share it: each call is atomic.
 
     References

@@ -35,8 +35,9 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
     limit : float
         The temperature stays in [1 / limit, limit]; more than 1, at most 1e60.
     half_life : float or timedelta, optional
-        The number of samples after which the influence of a sample on the step size is halved, at
-        least 0.1. None: steps become ever smaller.
+        The number of samples after which the influence of a sample on the step size is
+        halved, at least 0.1, or the time after which it is. None: steps become ever
+        smaller. With a timedelta, `learn_one` needs the time ``t`` of each sample.
     clip : float
         Smaller probabilities are replaced by this number, which is in [1e-15, 0.5).
 

@@ -52,6 +52,9 @@ class VennAbersCalibrator(Calibrator):
     A pair costs three updates of the map, O(log² n) each: the sample is added with the label 0,
     changed to 1, and removed. Nothing is interpolated.
 
+    With a half-life that counts, the pair's sample is one sample later than the newest; with one of
+    time it is at the time of the newest.
+
     References
     ----------
     .. [1] Vovk, Petej & Fedorova, *Large-Scale Probabilistic Predictors With and Without Guarantees
@@ -195,6 +198,9 @@ class VennAbersCalibrator(Calibrator):
     def __iadd__(self, other: "VennAbersCalibrator") -> Self:
         self.merge(other)
         return self
+
+    def _check_kind(self, kind: str | None, t: Any) -> None:
+        self._isotonic._check_kind(kind, t)
 
     _learns_shares = True
 
