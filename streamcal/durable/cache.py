@@ -408,7 +408,9 @@ class CalibratorCache:
 
     def _can_learn_again(self) -> bool:
         """Return whether any process can restore calibrators and teach them samples."""
-        if self.fresh._sampler() is None or self.fresh.fields or self.fresh.needs_time:
+        fresh = self.fresh
+        learns = fresh._learns_times() if fresh.needs_time else fresh._sampler() is not None
+        if fresh.fields or not learns:
             return False
         try:
             restore(self.fresh.to_bytes())

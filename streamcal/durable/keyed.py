@@ -157,6 +157,7 @@ class KeyedCalibrator(Locked):
             self._fresh.to_bytes()  # or it raises, before anything has been learned
         self.fields = tuple(self._fresh.fields)
         self.needs_time = bool(self._fresh.needs_time)
+        self._logs_times = self.needs_time and not self.fields and self._fresh._learns_times()
         self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
         self._knows_kind = self._cache.first or self._fresh  # of the times of all keys
 
@@ -438,7 +439,8 @@ class KeyedCalibrator(Locked):
                     unchanged.add(key)
                 elif found is None:
                     cache.make_live(key, live)
-        cache.end_batch((groups, scores, y, w), unchanged)
+        times = read.T if self._logs_times and read is not None else ()
+        cache.end_batch((groups, scores, y, w, *times), unchanged)
 
     def forget(self, key: Hashable) -> None:
         """Drop the calibrator of a key, as if it had learned nothing.
