@@ -293,3 +293,19 @@ def test_a_column_of_times_that_is_missing(tmp_path: Path) -> None:
     path = Table(3).write(tmp_path / "t.csv")
     options = ("--calibrator", "platt", "--half-life", "12h", "--time", "moment")
     assert "moment" in calibrate(path, *options, status=1).stderr
+
+
+def test_another_table_has_times_of_the_same_kind(tmp_path: Path) -> None:
+    aware = Table(20).write(tmp_path / "aware.csv")
+    naive, numbers = tmp_path / "naive.csv", tmp_path / "numbers.csv"
+    naive.write_text(aware.read_text().replace("+00:00", ""))
+    Table(20).write(numbers, numbers=True)
+    by_time = ("--calibrator", "platt", "--half-life", "12h", "--time", "when")
+    options = (*by_time, "--store", tmp_path / "run.db", "--out")
+    calibrate(aware, *options, tmp_path / "out1.csv")
+    calibrate(numbers, *options, tmp_path / "out2.csv")  # they are in UTC
+    refused = calibrate(naive, *options, tmp_path / "out3.csv", status=1)
+    assert "column `when` has times without a zone, but" in refused.stderr
+    assert "has learned times with one" in refused.stderr
+    with Store(tmp_path / "run.db") as store:
+        assert store.offset == 40

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import SMALLEST
+from streamcal.calibration.clock import Time
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.fields import pack_fields
@@ -69,7 +70,7 @@ class LateLabels:
         fields: Mapping[str, Sequence[Any]] | None,
         delays: NDArray[Any],
         names: Sequence[str | None] | None = None,
-        times: Vector | None = None,
+        times: Sequence[Time] | None = None,
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
 
@@ -85,8 +86,8 @@ class LateLabels:
             After how many rows each label is known.
         names : sequence of shape (n_rows,), optional
             The name of the group of each row; None: it is in no group.
-        times : ndarray of shape (n_rows,), optional
-            The time of each row, in seconds. A label is learned at the time of the row before which
+        times : sequence of shape (n_rows,), optional
+            The time of each row. A label is learned at the time of the row before which
             it becomes known.
 
         Returns
@@ -108,7 +109,7 @@ class LateLabels:
             name = None if names is None else names[i]
             if self._open and self._open[0].group != name:
                 self._close_group()
-            self._learn_until(row, None if times is None else float(times[i]))
+            self._learn_until(row, None if times is None else times[i])
             x = None if fields is None else {field: column[i] for field, column in fields.items()}
             values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
@@ -127,7 +128,7 @@ class LateLabels:
             heappush(self._waiting, late._replace(due=due, group=self._open[0].row))
         self._open = []
 
-    def _learn_until(self, row: int, t: float | None) -> None:
+    def _learn_until(self, row: int, t: Time | None) -> None:
         """Learn the labels that are known before a row is predicted; ``t`` is its time."""
         while self._waiting and self._waiting[0].due <= row:
             late = heappop(self._waiting)
@@ -143,7 +144,7 @@ class LateLabels:
             for key, rows in group.items():
                 self._learn_group(key, rows, t)
 
-    def _learn_group(self, key: str | None, rows: list[_Late], t: float | None) -> None:
+    def _learn_group(self, key: str | None, rows: list[_Late], t: Time | None) -> None:
         """Learn rows of a group as one sample with the mean of their weights."""
         weight = float(np.mean([late.weight for late in rows]))
         if weight / len(rows) < SMALLEST:

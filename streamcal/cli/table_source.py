@@ -27,6 +27,7 @@ from streamcal.cli.rows import (
 from streamcal.cli.summary import Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.clock import Times
     from streamcal.cli.rows import Rows
     from streamcal.durable.keyed import KeyedCalibrator, Samples
     from streamcal.tables.base import Chunk
@@ -90,10 +91,6 @@ class Columns:
             return _repeat(rate or 1.0, rows)
         return rows.values[4 if isinstance(self.delay, str) else 3]
 
-    def times(self, rows: "Rows") -> Vector | None:
-        """Return the time of each row in seconds; None if there are no times."""
-        return None if self.time is None else rows.values[-1]
-
 
 def _repeat(number: float, rows: "Rows") -> Vector:
     return np.full(len(rows.numbers), number, np.float64)
@@ -132,7 +129,7 @@ class TableBatch:
             return keyed.predict_learn_checked(self.samples)
         names = group_names(self.rows, columns.group)
         delays = columns.delays(self.rows)
-        times = columns.times(self.rows)
+        times = self._source.times_of(self.rows)
         return late.predict_learn(self._numbers, self.samples, self._fields, delays, names, times)
 
 
@@ -238,10 +235,35 @@ class TableSource:
         names, fields = self.columns.segment, None
         if names is not None:
             fields = {name: plain_values(rows, name) for name in names}
-        read = self._keyed.read_contexts(fields, self.columns.times(rows), len(rows.numbers))
+        read = self._read_contexts(fields, rows)
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, read), fields
+
+    def times_of(self, rows: "Rows") -> "Times | None":
+        """Return the time of each row; None if there are no times."""
+        from streamcal.calibration.clock import Times
+
+        column = self.reader.columns[-1]
+        if not isinstance(column, TimeColumn):
+            return None
+        return Times(rows.values[-1], "aware" if column.has_zone else "naive")
+
+    def _read_contexts(self, fields: Any, rows: "Rows") -> NDArray[Any] | None:
+        """Return what the calibrators read of segments and times, or raise."""
+        times = self.times_of(rows)
+        try:
+            return self._keyed.read_contexts(fields, times, len(rows.numbers))
+        except ValueError:
+            if times is None:
+                raise
+            from streamcal.tables.base import TableError
+
+            now, before = ("with", "without") if times.kind == "aware" else ("without", "with")
+            raise TableError(
+                f"column `{self.columns.time}` has times {now} a zone, but {self._path} has learned"
+                f" times {before} one"
+            ) from None
 
     def _count(self, rows: "Rows", samples: "Samples", new: NDArray[np.bool_]) -> None:
         """Add rows to the checksums; raise unless those before the new ones were learned."""
