@@ -62,8 +62,11 @@ def as_seconds(t: Any) -> tuple[float, str]:
     >>> as_seconds(60)
     (60.0, 'seconds')
     """
-    if type(t) is float and -math.inf < t < math.inf:  # quicker than calls
+    kind = type(t)  # quicker than calls
+    if kind is float and -math.inf < t < math.inf:
         return t, "seconds"
+    if kind is datetime and t.tzinfo is not None:
+        return t.timestamp(), "aware"
     if isinstance(t, np.datetime64) and not np.isnat(t):
         t = t.astype(_MICROSECONDS).item()
     if isinstance(t, datetime) and t == t:

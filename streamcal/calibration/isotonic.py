@@ -230,10 +230,12 @@ class IsotonicCalibrator(Calibrator):
         """
         if self.needs_time:
             seconds, kind = self._read_time(t)
-            if kind == self._kind:  # else this is the first time
-                self._regression.learn(*self._check_sample(score, y, w), seconds)
-            else:
+            if kind != self._kind:  # the first time
                 do_all(*self._steps(score, y, w, t))
+                return
+            plain = type(score) is type(y) is type(w) is float and self._plain_labels
+            if not (plain and self._regression.learn(score, y, w, seconds)):
+                self._regression.learn(*self._check_sample(score, y, w), seconds)
             return
         try:
             s = y + 0.0 if self._plain_labels else self._statistics.of(y)

@@ -77,17 +77,26 @@ class CompiledCalibrator(ProbabilityCalibrator):
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
         if self.needs_time:
-            seconds, kind = self._read_time(t)
-            if kind == self._kind:  # else this is the first time
-                self._kernel.learn(as_probability(score), as_label(y), as_weight(w), seconds)
-            else:
-                do_all(*self._steps(score, y, w, t))
+            self._learn_at(score, y, w, t)
             return
         plain = type(score) is type(y) is type(w) is float and w == 1.0
         if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls
             self._kernel.learn(score, y, w)
         else:
             self._kernel.learn(as_probability(score), as_label(y), as_weight(w))
+
+    def _learn_at(self, score: float, y: float, w: float, t: Time | None) -> None:
+        """Do what `learn_one` does, where time is needed."""
+        seconds, kind = self._read_time(t)
+        if kind != self._kind:  # the first time
+            do_all(*self._steps(score, y, w, t))
+            return
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        plain = type(score) is type(y) is float
+        if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls
+            self._kernel.learn(score, y, weight, seconds)
+        else:
+            self._kernel.learn(as_probability(score), as_label(y), weight, seconds)
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of ``score`` in [0, 1].
