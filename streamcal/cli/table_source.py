@@ -235,7 +235,10 @@ class TableSource:
         names, fields = self.columns.segment, None
         if names is not None:
             fields = {name: plain_values(rows, name) for name in names}
-        read = self._read_contexts(fields, rows)
+        times = self.times_of(rows)
+        if times is not None and len(times):
+            self._check_kind(times)
+        read = self._keyed.read_contexts(fields, times, len(rows.numbers))
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, read), fields
@@ -249,14 +252,11 @@ class TableSource:
             return None
         return Times(rows.values[-1], "aware" if column.has_zone else "naive")
 
-    def _read_contexts(self, fields: Any, rows: "Rows") -> NDArray[Any] | None:
-        """Return what the calibrators read of segments and times, or raise."""
-        times = self.times_of(rows)
+    def _check_kind(self, times: "Times") -> None:
+        """Raise unless times have a zone, or none, as those that the calibrators have learned."""
         try:
-            return self._keyed.read_contexts(fields, times, len(rows.numbers))
+            self._keyed.check_time(times[0])
         except ValueError:
-            if times is None:
-                raise
             from streamcal.tables.base import TableError
 
             now, before = ("with", "without") if times.kind == "aware" else ("without", "with")

@@ -340,8 +340,12 @@ class KeyedCalibrator(Locked):
         """Return the argument of calibrators that forget by time; raise unless it is a time."""
         if not self.needs_time:
             return {}
-        self._knows_kind._read_time(t)
+        self.check_time(t)
         return {"t": t}
+
+    def check_time(self, t: Any) -> None:
+        """Raise unless `learn_one` accepts a time: a time of the kind of those before."""
+        self._knows_kind._read_time(t)
 
     def _note_kind(self, calibrator: Calibrator) -> None:
         """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
