@@ -205,10 +205,21 @@ def expiring(expiry: Expiry, i: int) -> None:
 
 
 def logged(journal: Journal, i: int) -> None:
-    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    batches = [({name: list(range(n))}, *each[:3]) for name, n, each in held(journal)]
     groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
     y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
     batches.append((groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])))
+    names = {name: name for name in [*journal.names, *groups]}
+    vars(journal).update(vars(Journal.of(batches, names)))
+
+
+def logged_with_times(journal: Journal, i: int) -> None:
+    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
+    times = np.arange(3.0 * i, 3.0 * i + 3.0), np.ones(3)
+    y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
+    weights = np.array(WEIGHTS[i : i + 3])
+    batches.append((groups, np.array(SCORES[i : i + 3]), y, weights, *times))
     names = {name: name for name in [*journal.names, *groups]}
     vars(journal).update(vars(Journal.of(batches, names)))
 
@@ -222,6 +233,8 @@ def use_journal(journal: Journal) -> None:
         assert isinstance(name, str)
         with contextlib.suppress(ValueError):
             learn_again(IsotonicCalibrator(), samples)
+        with contextlib.suppress(ValueError):
+            learn_again(PlattCalibrator(half_life=timedelta(days=1)), samples)
 
 
 def nothing(learner: Any, i: int) -> None:
@@ -346,7 +359,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: IsotonicCalibrator(window=timedelta(hours=1)), timed),
         Example(lambda: IsotonicCalibrator(half_life=timedelta(hours=1)), timed),
     ],
-    "Journal": [Example(Journal, logged)],
+    "Journal": [Example(Journal, logged), Example(Journal, logged_with_times)],
     "KernelCuSumRank": [
         Example(lambda: KernelCuSumRank(budget=12, window=40), rows),
         Example(

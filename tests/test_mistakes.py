@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,6 +175,13 @@ WRAPPERS = [
             "`y` must have one label per row of `X` (2), got 1",
         ),
         ("it.learn_many(pd.DataFrame({'x': [1.0]}), pd.Series(['yes']))", "as by `y == 'yes'`"),
+    ),
+    *of(
+        "CalibratedClassifier(taught, PlattCalibrator(half_life=timedelta(days=7)))",
+        ("it.learn_one({'x': 1.0}, True)", "`t` must be given", "as by time='moment'"),
+        ("it.learn_one({'x': 1.0}, True, t='2026-03-01')", "`t` must be a datetime or a number"),
+        ("it.learn_group([{'x': 1.0}], [True])", "`t` must be given", "as by time='moment'"),
+        ("CalibratedClassifier(taught, time='moment')", "`time` must be None unless", "timedelta("),
     ),
     *of(
         "CalibratedClassifier(linear_model.LogisticRegression())",
@@ -385,6 +393,14 @@ COMMANDS = of(
     ("cli('calibrate ' + ARGUMENTS + ' --calibrator isotonik', 'p,y\\n')", "'isotonic'"),
     ("cli('calibrate ' + ARGUMENTS + ' --window 9', 'p,y\\n')", "needs --calibrator isotonic"),
     (
+        "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 7d', 'p,y\\n')",
+        "--half-life 7d is a duration: it needs --time",
+    ),
+    (
+        "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 1w', 'p,y\\n')",
+        "or a duration such as 7d, 12h, 30min or 45s",
+    ),
+    (
         "cli('calibrate ' + ARGUMENTS + ' --calibrator isotonic --loss MSE', 'p,y\\n')",
         "did you mean 'squared'?",
     ),
@@ -460,6 +476,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "drift": drift,
         "linear_model": linear_model,
         "preprocessing": preprocessing,
+        "timedelta": timedelta,
         "decision": decision,
         "losses": losses,
         "metrics": metrics,

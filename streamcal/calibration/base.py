@@ -443,7 +443,9 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, score, y, w, **self._keywords(context)),)
+        kind = self._read_time(context.t).kind
+        learn = partial(self.learn_one, score, y, w, **self._keywords(context))
+        return learn, *self._kind_steps(kind)
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
@@ -493,6 +495,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         times = self._read_times(contexts.t, n_samples)
         if times is not None and self._learns_times():
             return times.pack()
+        contexts = contexts._replace(t=times)
         samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
         return np.fromiter(samples, object, n_samples)
 

@@ -199,6 +199,36 @@ def as_time_list(t: Any, n_samples: int) -> list[Any]:
     return list(t.tolist() if isinstance(t, np.ndarray) else t)
 
 
+def pack_time(t: Time | None) -> list[Any] | None:
+    """Return a time as JSON can hold it, for `unpack_time`.
+
+    Examples
+    --------
+    >>> pack_time(datetime(1970, 1, 2))
+    [86400.0, 'naive']
+    """
+    return None if t is None else list(as_seconds(t))
+
+
+def unpack_time(packed: Any) -> Time | None:
+    """Return the argument of `pack_time`, a zone as UTC; ``ValueError`` if there is none.
+
+    Examples
+    --------
+    >>> unpack_time([86400.0, "naive"])
+    datetime.datetime(1970, 1, 2, 0, 0)
+    """
+    if packed is None:
+        return None
+    require(isinstance(packed, list) and len(packed) == 2, "a time must have two parts")
+    seconds, kind = as_float(packed[0], "a time"), packed[1]
+    require(isinstance(kind, str) and kind in _MAKERS, "a time must be of a kind")
+    try:
+        return _MAKERS[kind](seconds)
+    except OverflowError:
+        raise ValueError(f"a time must be of the years 1 to 9999, got {seconds!r}") from None
+
+
 def _check_length(t: Any, n_samples: int) -> None:
     if len(t) != n_samples:
         raise ValueError(f"`t` must have one time per score ({n_samples}), got {len(t)}")
