@@ -56,7 +56,7 @@ def test_a_run_is_exported_in_each_format(made: Path, tmp_path: Path) -> None:
 
 def test_standard_output_needs_a_format(made: Path) -> None:
     done = run("export", made / "run.db", "--to", "-", "--format", "sql")
-    assert done.stdout.startswith('CASE WHEN "score" >=')
+    assert done.stdout.startswith('CASE WHEN +"score" >=')
     assert done.stderr == ""
     assert "--format be given" in run("export", made / "run.db", "--to", "-", status=2).stderr
 

@@ -25,7 +25,7 @@ EXAMPLES = (
 _MAP = "Map"
 _MOST_NAMED = 5
 # How a file begins that may be replaced.
-_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN "', b"\x08\x08\x12\tstreamcal")
+_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN +"', b"\x08\x08\x12\tstreamcal")
 
 
 class MapFormat(StrEnum):
