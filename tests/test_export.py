@@ -431,6 +431,15 @@ def test_a_map_is_read_from_text_and_from_a_file(tmp_path: Path) -> None:
             read_export(wrong)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_map(tmp_path: Path) -> None:
+    text, path = taught(IsotonicCalibrator()).export("json"), tmp_path / "map.json"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_export(path).export("json") == read_export(f"\ufeff{text}").export("json")
+    path.write_text(text, encoding="utf-16")  # of some Windows shells
+    with pytest.raises(ValueError, match=f"{WRONG}: .*map.json is no text in UTF-8"):
+        read_export(path)
+
+
 def test_what_is_read_learns_nothing() -> None:
     read: Calibrator = read_export(taught(HedgedCalibrator()).export("json"))
     before = read.predict_one(0.3)
@@ -787,6 +796,7 @@ def test_several_labels_are_refused() -> None:
         ({"error": math.nan}, "`error` must lie in"),
         ({"max_knots": 0}, "`max_knots` must be"),
         ({"column": ""}, "`column` must be a name"),
+        ({"column": "\udcff"}, "`column` must be text that UTF-8 can hold"),
         ({"column": "a\0b"}, "`column` must be a name without a zero character"),
         ({"dtype": "float16"}, "`dtype` must be one of"),
         ({"format": "sql", "dtype": "float32"}, "`dtype` is for ONNX"),

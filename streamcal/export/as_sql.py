@@ -30,6 +30,8 @@ def quoted(column: object) -> str:
         raise TypeError(f"`column` must be the name of a column, got {column!r}")
     if not column or "\0" in column:
         raise ValueError(f"`column` must be a name without a zero character, got {column!r}")
+    if any("\ud800" <= character <= "\udfff" for character in column):
+        raise ValueError(f"`column` must be text that UTF-8 can hold, got {column!r}")
     return '"' + column.replace('"', '""') + '"'
 
 
