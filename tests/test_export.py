@@ -351,7 +351,9 @@ def test_text_is_null_in_sqlite(name: str) -> None:
     calibrator = taught(MADE[name]())
     with sqlite3.connect(":memory:") as database:
         database.execute("CREATE TABLE t (p TEXT, number TEXT)")
-        database.execute("INSERT INTO t VALUES ('0.3', '0.3'), (1e-7, 1e-7), ('abc', 0), (x'31', 1)")
+        database.execute(
+            "INSERT INTO t VALUES ('0.3', '0.3'), (1e-7, 1e-7), ('abc', 0), (x'31', 1)"
+        )
         sql = calibrator.export("sql", column="p")
         assert database.execute(f"SELECT {sql} FROM t").fetchall() == [(None,)] * 4
         cast = f"SELECT {sql} FROM (SELECT CAST(number AS REAL) AS p FROM t)"
@@ -834,6 +836,24 @@ def test_log_odds_beyond_34_are_constant_in_a_formula() -> None:
     table, bound = knots_of(curve, 1e-6, 5_000)
     x = np.linspace(0.0, 1.0, 10_001)
     assert np.abs(table.at(x) - falling.at(x)).max() <= bound
+
+
+def test_sqlite_reads_the_same_floats() -> None:
+    """Of the shortest digits, SQLite 3.40 reads one number in ten thousand as its neighbour."""
+    rng = np.random.default_rng(3)
+    sizes = 10.0 ** rng.integers(-12, 3, 30_000)
+    floats = [*(rng.random(30_000) * sizes).tolist(), *(np.arange(10_001) / 1e4).tolist()]
+    texts = [as_sql.number(one) for one in floats]
+    assert [float(text) for text in texts] == floats
+    with sqlite3.connect(":memory:") as database:
+        read = [
+            value
+            for first in range(0, len(texts), 500)
+            for value in database.execute(
+                f"SELECT {', '.join(texts[first : first + 500])}"
+            ).fetchone()
+        ]
+    assert read == floats
 
 
 def test_numbers_of_sql_are_floats_and_exact() -> None:

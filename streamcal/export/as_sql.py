@@ -6,6 +6,8 @@ is no number and falls through, as do NaN and infinities, which some databases s
 numbers. SQLite compares text in a column of text with text, but not with a + before it.
 """
 
+import math
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +18,7 @@ _LARGEST = "1.7e308"
 _WAYS = 8  # of a node: DuckDB is quicker with more ways, SQLite with fewer
 _LARGEST_TERM = 100.0  # of a line as intercept and slope: rounding then changes less than 1e-13
 _INSIDE = 1e-12
+_CLOSE = 0.4  # of the distance to the next float; at 1/2 digits are those of both
 
 
 def quoted(column: object) -> str:
@@ -38,12 +41,18 @@ def quoted(column: object) -> str:
 def number(value: float) -> str:
     """Return a float as SQL, with all digits that it needs.
 
+    The shortest digits may be nearly as close to a neighbour, which older SQLite then reads: it
+    rounds twice. More digits leave no doubt.
+
     Examples
     --------
     >>> number(0.5), number(1e-7)
     ('0.5e0', '1e-07')
     """
-    text = repr(float(value))
+    value = float(value)
+    text = repr(value)
+    if abs(float(Decimal(text) - Decimal(value))) > _CLOSE * math.ulp(value):
+        text = f"{value:.17e}"
     return text if "e" in text else f"{text}e0"
 
 
