@@ -58,7 +58,8 @@ class CORP(ProbabilityMetric, BinaryMetric):
     endless stream use `RollingCORP` or
     ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample. If the weights
     of samples with one prediction differ by a factor of 10⁹ or more, a light one may be lost in the
-    sums, and reverting it is an error; `RollingCORP` does not lose it.
+    sums, and reverting it is an error; `RollingCORP` does not lose it. With ``loss``, the mean of
+    what is left after reverting is wrong by about 10⁻¹⁶ of what was reverted, weights times labels.
 
     Parameters
     ----------
