@@ -579,20 +579,21 @@ class IsotonicCalibrator(Calibrator):
             )
         scores, sums, counts, growth, n_merged = other._regression.samples()
         now, latest = other._regression.now, self._regression.now
+        steps: list[Step] = []
         if now == now:  # of samples with times
             self._check_kind(other._kind or self._kind, other)
-            self._kind = self._kind or other._kind
-            self._regression.advance(now)
+            steps = [partial(self._regression.advance, now), *self._kind_steps(other._kind)]
             if now < latest:
                 sums = sums * 2.0 ** -((latest - now) / in_seconds(self.half_life))
                 kept = sums[0] / growth > _VANISHED
                 scores, sums = scores[kept], np.ascontiguousarray(sums[:, kept])
                 counts = counts[kept]
-        if not self._regression.absorb(scores, sums, counts, growth, n_merged):
+        if self.n_samples + int(counts.sum()) > 2**53:
             raise ValueError(
                 f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
                 f" besides {self.n_samples}"
             )
+        do_all(*steps, partial(self._regression.absorb, scores, sums, counts, growth, n_merged))
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)
