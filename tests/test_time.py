@@ -677,7 +677,29 @@ def test_what_reads_a_batch_gives_what_learns_it(name: str) -> None:
             assert value == b.predict_one(scores[i])
             if labels[i] == labels[i]:
                 b.learn_one(scores[i], labels[i], weights[i], t=times[i])
-    assert a._sampler() is None
+
+
+@pytest.mark.parametrize("name", MAKERS | VENN_ABERS)
+def test_a_compiled_call_learns_as_a_sample_does(name: str) -> None:
+    """Stores learn few samples of many keys by calls that take the seconds."""
+    scores, labels, _ = stream(60)
+    times = irregular(60)
+    a, b = ALL[name](timed), ALL[name](timed)
+    assert a._sampler() is None  # the kind of times is not known
+    a.learn_one(0.5, 1.0, t=START)
+    b.learn_one(0.5, 1.0, t=START)
+    call = a._sampler()
+    if call is None:
+        assert not a._learns_times() or "own" in name or "venn" in name
+        return
+    origin = as_seconds(START)[0]
+    for i, (score, y, t) in enumerate(zip(scores, labels, times, strict=True)):
+        label, seconds = (math.nan if i % 5 == 4 else y), origin + t
+        assert call(score, label, 2.0, seconds) == b.predict_one(score)
+        if label == label:
+            b.learn_one(score, label, 2.0, t=START + timedelta(seconds=t))
+    if "own" not in name:
+        assert a.to_bytes() == b.to_bytes()
 
 
 # Parameters and states ----------------------------------------------------------------------------

@@ -301,6 +301,10 @@ class Timed:
             " forgets by time"
         )
 
+    def _knows_times(self) -> bool:
+        """Return whether no time is needed, or the kind of times is known."""
+        return not self.needs_time or self._kind is not None
+
     def _check_kind(self, kind: str | None, t: Any) -> None:
         if self._kind is not None and kind != self._kind:
             raise ValueError(

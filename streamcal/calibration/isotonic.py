@@ -427,10 +427,10 @@ class IsotonicCalibrator(Calibrator):
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
+    def _sampler(self) -> Callable[..., float] | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
-        if not plain or not self._learns_all() or self.needs_time:
+        if not plain or not self._learns_all() or not self._knows_times():
             return None
         nearest = self._loss.z_range.clip
         low, high = nearest(-math.inf), nearest(math.inf)

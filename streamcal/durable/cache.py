@@ -44,13 +44,12 @@ class Live(NamedTuple):
     """A calibrator in memory, and its compiled call for one sample if it has one."""
 
     calibrator: Calibrator
-    predict_learn: Callable[[float, float, float], float] | None
+    predict_learn: Callable[..., float] | None
 
     @classmethod
     def of(cls, calibrator: Calibrator) -> Self:
         """Return a calibrator with its call."""
-        only_scores = not calibrator.fields and not calibrator.needs_time
-        return cls(calibrator, calibrator._sampler() if only_scores else None)
+        return cls(calibrator, None if calibrator.fields else calibrator._sampler())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Live.of, (self.calibrator,)
