@@ -184,7 +184,7 @@ class KeyedCalibrator(Locked):
         self.needs_time = bool(self._fresh.needs_time)
         self._logs_times = self.needs_time and not self.fields and self._fresh._learns_times()
         self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
-        self._knows_kind = self._cache.first or self._fresh  # of the times of all keys
+        self._knows_kind = self._first_of_store() or self._fresh  # of the times of all keys
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -349,9 +349,13 @@ class KeyedCalibrator(Locked):
         """Raise unless `learn_one` accepts a time: a time of the kind of those before."""
         self._knows_kind._read_time(t)
 
+    def _first_of_store(self) -> Calibrator | None:
+        """Return a calibrator of the store that knows the kind of times, if there is one."""
+        return self._cache.read_first() if self.needs_time else None
+
     def _note_kind(self, calibrator: Calibrator) -> None:
         """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
-        if self._knows_kind is self._fresh:
+        if self._knows_kind._kind is None:
             self._knows_kind = calibrator
 
     def learn_many(
@@ -600,7 +604,7 @@ class KeyedCalibrator(Locked):
         """
         with self._mutex:
             self._cache.revert()
-            self._knows_kind = self._cache.first or self._fresh
+            self._knows_kind = self._first_of_store() or self._fresh
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to use these calibrators.
