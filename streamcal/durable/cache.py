@@ -122,7 +122,9 @@ class CalibratorCache:
 
     def read_first(self) -> Calibrator | None:
         """Return a calibrator of the store, if it has one."""
-        name = None if self.store is None else self.store.first_key(PREFIX)
+        if self.store is None:
+            return None
+        name = self.store.first_key(PREFIX)
         return None if name is None else self.restore(self.store.get_bytes(name))
 
     # Keys -----------------------------------------------------------------------------------------
