@@ -12,7 +12,7 @@ BIN := .venv/bin
 ASV = HOME="$(CURDIR)/.asv/home" $(BIN)/asv
 ASV_RUN = $(ASV) run --config asv_bench/asv.conf.json -E existing:$(CURDIR)/$(BIN)/python --show-stderr
 
-.PHONY: help demo test test-fast test-long coverage asv bench bench-quick bench-compare docs pictures readme-table clean
+.PHONY: help demo test test-fast test-long coverage asv bench bench-quick bench-compare accuracy-compare release-check docs pictures readme-table clean
 
 help:
 	@echo "make demo                         calibrate real streams: a table, a picture and scores in demo/"
@@ -23,6 +23,8 @@ help:
 	@echo "make bench [BENCH=regex]          the benchmarks in full"
 	@echo "make bench-quick                  each benchmark once"
 	@echo "make bench-compare BASE=revision  this tree against a revision; fails on a regression"
+	@echo "make accuracy-compare BASE=rev    losses on small streams, this tree against a revision"
+	@echo "make release-check                a release up to its tag: archive, wheels, each installed and used"
 	@echo "make docs                         the documentation as a site in site/"
 	@echo "make pictures                     the pictures in docs/pictures/ anew"
 	@echo "make readme-table                 the README's table anew, from the demo's own output"
@@ -65,6 +67,14 @@ bench-compare:
 	$(if $(BASE),,$(error say which revision to compare with: make bench-compare BASE=revision))
 	@$(MAKE) --no-print-directory asv
 	HOME="$(CURDIR)/.asv/home" $(BIN)/python asv_bench/compare.py "$(BASE)" --bench "$(BENCH)"
+
+accuracy-compare:
+	$(if $(BASE),,$(error say which revision to compare with: make accuracy-compare BASE=revision))
+	@.ci/venv test
+	@$(BIN)/python benchmarks/accuracy.py "$(BASE)"
+
+release-check:
+	@.ci/release-check
 
 # Strict: what a reader would find broken fails. The environment is kept outside the site. The gate
 # names another SPHINX, which finds nothing but what the extra `docs` brings.

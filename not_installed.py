@@ -1,13 +1,13 @@
 """List what is in a package's folder and does not belong to the package, for ``meson.build``.
 
-A package is its files of Python, their types, and the files of the report. All else stays behind:
-sources of kernels, modules that were compiled in place, caches, notes.
+A package is its files of Python, their types, the files of the report, and a schema. All else
+stays behind: sources of kernels, modules that were compiled in place, caches, notes.
 """
 
 import sys
 from pathlib import Path
 
-INSTALLED = {".py", ".pyi", ".typed", ".css", ".html", ".js"}
+INSTALLED = {".py", ".pyi", ".typed", ".css", ".html", ".js", ".json"}
 
 folder = Path(sys.argv[1])
 for path in sorted(folder.rglob("*")):

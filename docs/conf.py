@@ -92,6 +92,7 @@ NAV = {
         "decisions",
         "serving",
         "some-labels",
+        "exporting",
         "durable",
         "diagnostics",
         "monitoring",

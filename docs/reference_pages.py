@@ -96,7 +96,7 @@ TASKS = {
     "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],
 }
 # Behind the command line and inside; every other part is public and has a page.
-INTERNAL = {"cli", "kernels", "notebook", "tables"}
+INTERNAL = {"cli", "export", "kernels", "notebook", "tables"}
 
 
 def exported(module: ModuleType) -> list[str]:

@@ -2,7 +2,8 @@
 
 `POST /predict` takes an id and a score, `POST /labels` the label of an id, hours later. A thread
 learns all requests that wait, commits and answers. A client without an answer sends the request
-again: it counts once. Start one worker by `uvicorn durable_service:app`; a store has one writer.
+again: it counts once. An id that is asked for again after its label came gets the probability of
+that moment. Start one worker by `uvicorn durable_service:app`; a store has one writer.
 """
 
 import queue

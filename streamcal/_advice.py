@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any, NoReturn
 
 import numpy as np
@@ -206,6 +207,8 @@ words, as by river's OneHotEncoder (unsupported)")
     ):
         return error
     words = "encode words, as by river's OneHotEncoder" if "is '" in bad else "leave it out"
+    if any(isinstance(value, date) for value in x.values()):
+        words = "leave it out, as by river's compose.Discard, or make numbers of it"
     kind = TypeError if isinstance(error, TypeError) else ValueError
     return kind(f"`x` must have features that the model can use; {bad}: {words} ({error})")
 

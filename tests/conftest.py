@@ -46,19 +46,24 @@ SLOW = {
         "processes",
         "readme",
     ),
-    *("report", "resume", "sharded", "spark", "store", "study", "threads"),
+    *("report", "report_means", "resume", "sharded", "spark", "store", "study", "threads"),
     *("threshold_classifier", "voting"),
 }
 
 
 # What an extra brings, by the names that it is imported under; every other import is a dependency.
 OPTIONAL = {
-    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib", "pandas"),
-    *("pyarrow", "pyspark", "rich", "sklearn", "typer"),
+    *("bokeh", "confluent_kafka", "google", "jax", "jinja2", "markupsafe", "matplotlib"),
+    *("onnx", "pandas", "pyarrow", "pyspark", "rich", "sklearn", "typer"),
 }
 
 
-MISSING = {name for name in OPTIONAL if find_spec(name) is None}
+# What only tests use; the group `dev` is without these.
+OF_TESTS = {
+    *("coverage", "dask", "fastapi", "httpx2", "polars", "prometheus_client", "ray", "uvicorn"),
+    *("xgboost", "yaml"),
+}
+MISSING = {name for name in OPTIONAL | OF_TESTS if find_spec(name) is None}
 
 
 def reason_to_skip(error: BaseException | None) -> str | None:

@@ -21,6 +21,7 @@ import traceback
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -53,6 +54,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
+from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
@@ -93,6 +95,31 @@ class Example(NamedTuple):
     given: Callable[[], dict[str, Any]] = dict
 
 
+def when(learner: Any, n: int | None = None) -> dict[str, Any]:
+    """Return a time as a keyword, or those of a batch, if the learner needs it; of its kind."""
+    if not getattr(learner, "needs_time", False):
+        return {}
+    kept = learner.isotonic if isinstance(learner, VennAbersCalibrator) else learner
+    t = datetime(2024, 3, 1, tzinfo=UTC)
+    time = {"naive": t.replace(tzinfo=None), "aware": t}.get(kept._kind, t.timestamp())
+    return {"t": time if n is None else [time] * n}
+
+
+def timed(learner: Any, i: int) -> None:
+    y = float(SCORES[i - 1] < SCORES[i])
+    learner.learn_one(SCORES[i], y, WEIGHTS[i], t=60.0 * i)
+
+
+def timed_late(learner: Any, i: int) -> None:
+    ticket = learner.serve_one(SCORES[i]).ticket
+    learner.learn_one(SCORES[i], float(i % 2), t=datetime(2024, 3, 1, i % 24), ticket=ticket)
+
+
+def timed_segments(learner: Any, i: int) -> None:
+    x = {"a": i % 7, "b": f"b{i % 40}"}
+    learner.learn_one(SCORES[i], float(i % 2), WEIGHTS[i], x=x, t=datetime(2024, 3, 1, i % 24))
+
+
 def binary(learner: Any, i: int) -> None:
     learner.learn_one(SCORES[i], float(SCORES[i - 1] < SCORES[i]), WEIGHTS[i])
 
@@ -130,7 +157,7 @@ def rows(learner: Any, i: int) -> None:
 def raws(learner: Any, i: int) -> None:
     p = SCORES[i]
     raw = {"low": 0.5 * p, "mid": 0.5 * p, ("top", 1): 1.0 - p}
-    learner.learn_one(raw, ("low", "mid", ("top", 1))[i % 3], WEIGHTS[i])
+    learner.learn_one(raw, ("low", "mid", ("top", 1))[i % 3], WEIGHTS[i], **when(learner))
 
 
 def truths(learner: Any, i: int) -> None:
@@ -192,10 +219,21 @@ def expiring(expiry: Expiry, i: int) -> None:
 
 
 def logged(journal: Journal, i: int) -> None:
-    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    batches = [({name: list(range(n))}, *each[:3]) for name, n, each in held(journal)]
     groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
     y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
     batches.append((groups, np.array(SCORES[i : i + 3]), y, np.array(WEIGHTS[i : i + 3])))
+    names = {name: name for name in [*journal.names, *groups]}
+    vars(journal).update(vars(Journal.of(batches, names)))
+
+
+def logged_with_times(journal: Journal, i: int) -> None:
+    batches = [({name: list(range(n))}, *each) for name, n, each in held(journal)]
+    groups = {f'key:"k{i % 3}"': [0, 2], f'key:"k{3 + i % 5}"': [1]}
+    times = np.arange(3.0 * i, 3.0 * i + 3.0), np.ones(3)
+    y = np.array([1.0, 0.0, np.nan if i % 4 else 0.25])
+    weights = np.array(WEIGHTS[i : i + 3])
+    batches.append((groups, np.array(SCORES[i : i + 3]), y, weights, *times))
     names = {name: name for name in [*journal.names, *groups]}
     vars(journal).update(vars(Journal.of(batches, names)))
 
@@ -209,6 +247,8 @@ def use_journal(journal: Journal) -> None:
         assert isinstance(name, str)
         with contextlib.suppress(ValueError):
             learn_again(IsotonicCalibrator(), samples)
+        with contextlib.suppress(ValueError):
+            learn_again(PlattCalibrator(half_life=timedelta(days=1)), samples)
 
 
 def nothing(learner: Any, i: int) -> None:
@@ -242,13 +282,22 @@ def of_bayes() -> dict[str, Any]:
     return {"classifier": model}
 
 
+def exported() -> Any:
+    calibrator = PlattCalibrator()
+    calibrator.learn_one(0.75, 1)
+    return read_export(calibrator.export("json"))
+
+
 EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="step"), real),
     ],
-    "BetaCalibrator": [Example(lambda: BetaCalibrator(half_life=80.0), binary)],
+    "BetaCalibrator": [
+        Example(lambda: BetaCalibrator(half_life=80.0), binary),
+        Example(lambda: BetaCalibrator(half_life=timedelta(hours=1)), timed),
+    ],
     "CalibrationDrift": [Example(lambda: CalibrationDrift(50.0), watched)],
     "CalibrationTest": [
         Example(CalibrationTest, watched),
@@ -292,6 +341,7 @@ EXAMPLES: dict[str, list[Example]] = {
             of_logistic,
         ),
     ],
+    "ExportedCalibrator": [Example(exported, nothing)],
     "EUMThreshold": [
         Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
@@ -304,10 +354,14 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: HedgedCalibrator(), binary_late),
         Example(lambda: HedgedCalibrator((BetaCalibrator(), IsotonicCalibrator())), binary_late),
         Example(lambda: HedgedCalibrator(), binary_group),
+        Example(
+            lambda: HedgedCalibrator([PlattCalibrator(half_life=timedelta(days=1))]), timed_late
+        ),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),
         Example(lambda: HistogramCalibrator(), binary),
+        Example(lambda: HistogramCalibrator(half_life=timedelta(hours=1)), timed),
     ],
     "AuditSampler": [
         Example(lambda: AuditSampler(0.3, secret="s", fields=["country"], remember=50), chosen)
@@ -320,8 +374,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: IsotonicCalibrator("squared", max_scores=150), real),
         Example(lambda: IsotonicCalibrator(losses.Tweedie(power=1.2), half_life=30.0), real),
         Example(lambda: many_scores(), real),
+        Example(lambda: IsotonicCalibrator(window=timedelta(hours=1)), timed),
+        Example(lambda: IsotonicCalibrator(half_life=timedelta(hours=1)), timed),
     ],
-    "Journal": [Example(Journal, logged)],
+    "Journal": [Example(Journal, logged), Example(Journal, logged_with_times)],
     "KernelCuSumRank": [
         Example(lambda: KernelCuSumRank(budget=12, window=40), rows),
         Example(
@@ -344,9 +400,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "PlattCalibrator": [
         Example(lambda: PlattCalibrator(gamma=0.2), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=50.0), binary),
+        Example(lambda: PlattCalibrator(calibeating=7, half_life=timedelta(hours=1)), timed),
     ],
     "SegmentCalibrator": [
         Example(lambda: SegmentCalibrator(("a", "b")), segments),
+        Example(lambda: SegmentCalibrator(("a", "b"), half_life=timedelta(days=9)), timed_segments),
         Example(
             lambda: SegmentCalibrator(
                 ("a", "b"), crosses=(("a", "b"),), base=PlattCalibrator(), max_terms=20
@@ -363,7 +421,10 @@ EXAMPLES: dict[str, list[Example]] = {
             lambda: StreamingThresholds(4, losses.CostTable((1 - np.eye(4)).tolist())), labelled
         ),
     ],
-    "TemperatureCalibrator": [Example(lambda: TemperatureCalibrator(), raws)],
+    "TemperatureCalibrator": [
+        Example(lambda: TemperatureCalibrator(), raws),
+        Example(lambda: TemperatureCalibrator(half_life=timedelta(hours=1)), raws),
+    ],
     "ThresholdClassifier": [
         Example(
             lambda: ThresholdClassifier(regressor(), window=80, every=40), ordinals, of_regressor
@@ -384,6 +445,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "VennAbersCalibrator": [
         Example(lambda: VennAbersCalibrator(), binary),
         Example(lambda: VennAbersCalibrator(window=90, half_life=30.0), binary),
+        Example(lambda: VennAbersCalibrator(window=timedelta(hours=2)), timed),
     ],
 }
 AMOUNTS = (0, 1, 2, 40, 300)  # of samples taught
@@ -682,12 +744,15 @@ def use(learner: Any) -> None:
         use_anytime(learner)
     elif isinstance(learner, SegmentCalibrator):
         use_segments(learner)
+    elif isinstance(learner, ExportedCalibrator):
+        assert np.isfinite(learner.predict_many(GRID)).all()
+        assert learner.predict_one(0.3) == learner.predict_many([0.3])[0]
     elif isinstance(learner, ProbabilityCalibrator):
         use_probability(learner)
     elif isinstance(learner, JointCalibrator):
         for raw in ({"low": 0.2, "mid": 0.5, ("top", 1): 0.3}, {"a": 1.0}, {}):
             check_shares(learner.predict_one(raw))
-            learner.learn_one(raw, "mid", 0.5)
+            learner.learn_one(raw, "mid", 0.5, **when(learner))
             check_shares(learner.predict_one(raw))
     elif isinstance(learner, PAVStack):
         use_stack(learner)
@@ -776,11 +841,12 @@ GRID = np.linspace(0.0, 1.0, 41)
 def use_probability(learner: Any) -> None:
     for i in range(6):
         assert 0.0 <= learner.predict_one(SCORES[i]) <= 1.0, learner.predict_one(SCORES[i])
-        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i])
+        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], **when(learner))
     values = learner.predict_many(GRID)
     assert ((values >= 0.0) & (values <= 1.0)).all(), values
-    learner.learn_many(SCORES[:40], np.arange(40) % 2)
-    values = learner.predict_learn_many(SCORES[:20], np.arange(20) % 2, WEIGHTS[:20])
+    learner.learn_many(SCORES[:40], np.arange(40) % 2, **when(learner, 40))
+    samples = SCORES[:20], np.arange(20) % 2, WEIGHTS[:20]
+    values = learner.predict_learn_many(*samples, **when(learner, 20))
     assert ((values >= 0.0) & (values <= 1.0)).all(), values
     assert 0.0 <= learner.snapshot().predict_one(0.3) <= 1.0
     for name in ("slope", "intercept", "weights", "share_weights", "parameters"):
@@ -789,8 +855,8 @@ def use_probability(learner: Any) -> None:
         assert all(map(math.isfinite, numbers)), (name, found)
     if isinstance(learner, HedgedCalibrator):
         _, ticket = learner.serve_one(0.4)
-        learner.learn_one(0.4, 1.0, ticket=ticket)
-        learner.learn_group([0.2, 0.4], [0.0, 1.0])
+        learner.learn_one(0.4, 1.0, ticket=ticket, **when(learner))
+        learner.learn_group([0.2, 0.4], [0.0, 1.0], **when(learner))
 
 
 def use_segments(learner: SegmentCalibrator) -> None:
@@ -798,11 +864,13 @@ def use_segments(learner: SegmentCalibrator) -> None:
         x = {"a": i % 9, "b": f"b{i}", "c": None}
         p, ticket = learner.serve_one(SCORES[i], x)
         assert 0.0 <= p <= 1.0, p
-        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], x=x, ticket=ticket)
+        given = {"x": x, "ticket": ticket, **when(learner)}
+        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], **given)
         assert 0.0 <= learner.predict_one(SCORES[i], x) <= 1.0
         assert all(math.isfinite(effect.deviation) for effect in learner.explain_one(x))
     columns = {"a": list(range(40)), "b": ["b"] * 40}
-    values = learner.predict_learn_many(SCORES[:40], np.arange(40) % 2, x=columns)
+    given = {"x": columns, **when(learner, 40)}
+    values = learner.predict_learn_many(SCORES[:40], np.arange(40) % 2, **given)
     assert ((values >= 0.0) & (values <= 1.0)).all(), values
     assert learner.n_terms <= learner.max_terms
 
@@ -825,7 +893,7 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
         score, y = SCORES[i], label_of(loss, i)
         value = learner.predict_one(score)
         assert loss.z_range.low <= value <= loss.z_range.high, value
-        learner.learn_one(score, y, WEIGHTS[i])
+        learner.learn_one(score, y, WEIGHTS[i], **when(learner))
         if i % 2:
             learner.unlearn_one(score, y, WEIGHTS[i])
     Structure(learner).check()
@@ -846,8 +914,8 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     inside = len(scores) and scores[0] >= 0.0 and scores[-1] <= 1.0
     allowed(not isinstance(loss, losses.Log) or not inside, learner.corp)
     labels = [label_of(loss, i) for i in range(60)]
-    learner.predict_learn_many(SCORES[:60], labels, WEIGHTS[:60])
-    learner.learn_many(SCORES[:60], labels)
+    learner.predict_learn_many(SCORES[:60], labels, WEIGHTS[:60], **when(learner, 60))
+    learner.learn_many(SCORES[:60], labels, **when(learner, 60))
     if learner.window is None:
         learner.merge(copy.deepcopy(learner))
     Structure(learner).check()
@@ -860,10 +928,11 @@ def use_venn_abers(learner: VennAbersCalibrator) -> None:
         p0, p1 = learner.predict_interval_one(SCORES[i])
         assert p0 <= p1 + 1e-9, (p0, p1)
         assert 0.0 <= learner.predict_one(SCORES[i]) <= 1.0
-        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i])
+        learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], **when(learner))
         if i % 2:
             learner.unlearn_one(SCORES[i], i % 2, WEIGHTS[i])
-    learner.predict_learn_many(SCORES[:20], np.arange(20) % 2, WEIGHTS[:20])
+    samples = SCORES[:20], np.arange(20) % 2, WEIGHTS[:20]
+    learner.predict_learn_many(*samples, **when(learner, 20))
     learner.snapshot().predict_one(0.3)
     if learner.window is None:
         learner.merge(copy.deepcopy(learner))

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +48,8 @@ def public_classes() -> set[type]:
             continue
         if module.name in ("streamcal.wrappers.routing", "streamcal.wrappers.strategies"):
             continue  # parts of wrappers
+        if module.name == "streamcal.calibration.exported":
+            continue  # it learns nothing
         for name, value in vars(import_module(module.name)).items():
             own = inspect.isclass(value) and value.__module__ == module.name
             if not own or name.startswith("_") or inspect.isabstract(value):
@@ -69,6 +72,7 @@ class Draw:
         self.pick = self.random.choice
         self.wild = self.chance(0.5)  # whether weights and parameters may be extreme
         self.grid = self.pick([2, 5, 20, 0, 0])  # scores are multiples of one over this
+        self.now = 0.0
 
     def exponent(self, low: float = -60.0, high: float = 60.0) -> float:
         return float(10.0 ** self.random.uniform(low, high))
@@ -83,6 +87,31 @@ class Draw:
 
     def half_life(self) -> float | None:
         return self.pick([None, None, 0.1, 0.1, 1, 3.0, 20, self.exponent(-1, 4)])
+
+    def half_life_or_time(self) -> Any:
+        if self.chance(0.7):
+            return self.half_life()
+        return self.pick([timedelta(microseconds=1), timedelta(seconds=3), timedelta(days=9_999)])
+
+    def window_or_time(self) -> Any:
+        if self.chance(0.7):
+            return self.window()
+        return self.pick([timedelta(microseconds=1), timedelta(seconds=3), timedelta(days=9_999)])
+
+    def time(self) -> float:
+        """A time that mostly goes on, sometimes far, and may go back."""
+        self.now += self.pick([0.0, 1e-3, 1.0, 1.0, 5.0, 90.0, -1.0, 1e6])
+        if self.wild and self.chance(0.02):
+            self.now = self.pick([-1.7e308, 1.7e308, 0.0])
+        return self.now
+
+    def when(self, calibrator: Any) -> dict[str, Any]:
+        """Return the time of a sample as a keyword, if the calibrator needs one."""
+        return {"t": self.time()} if calibrator.needs_time else {}
+
+    def times(self, calibrator: Any, n: int) -> dict[str, Any]:
+        """Return the times of a batch as a keyword, if the calibrator needs them."""
+        return {"t": [self.time() for _ in range(n)]} if calibrator.needs_time else {}
 
     def window(self) -> Any:
         return self.pick([None, None, 1, 2, 3, 7, 60, np.int64(200)])
@@ -264,17 +293,27 @@ def ask_probabilities(calibrator: Any, monotone: bool) -> list[float]:
 
 
 def learn_probability(draw: Draw, calibrator: Any, held: list[Any]) -> None:
-    calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
+    sample = draw.probability(), draw.share(), draw.weight()
+    calibrator.learn_one(*sample, **draw.when(calibrator))
 
 
 def learn_probabilities(draw: Draw, calibrator: Any, held: list[Any]) -> None:
     n = draw.pick([0, 1, 2, 9])
     samples = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
     scores, y, w = (np.array(values, np.float64) for values in samples)
+    times = draw.times(calibrator, n)
     if draw.chance(0.5):
-        calibrator.learn_many(scores, y, None if draw.chance(0.3) else w)
+        calibrator.learn_many(scores, y, None if draw.chance(0.3) else w, **times)
     else:
-        within(calibrator.predict_learn_many(scores, y, w), 0.0, 1.0)
+        within(calibrator.predict_learn_many(scores, y, w, **times), 0.0, 1.0)
+
+
+def counting(draw: Draw, make: Callable[[Draw], Any]) -> Any:
+    """Return a calibrator that needs no time, which what holds it would have to pass on."""
+    calibrator = make(draw)
+    while calibrator.needs_time:
+        calibrator = make(draw)
+    return calibrator
 
 
 def _numbers(draw: Draw, loss: Any) -> tuple[Callable[[], Any], float, float]:
@@ -335,7 +374,7 @@ def _loss_of(calibrator: Any) -> Any:
 
 def _learn_isotonic(draw: Draw, calibrator: Any, held: list[Any]) -> None:
     sample = draw.score(), _label_of(draw, _loss_of(calibrator)), draw.weight()
-    calibrator.learn_one(*sample)
+    calibrator.learn_one(*sample, **draw.when(calibrator))
     held.append(sample)
 
 
@@ -343,10 +382,11 @@ def _learn_isotonic_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
     n = draw.pick([0, 1, 2, 40])
     label = partial(_label_of, draw, _loss_of(calibrator))
     x, y, w = (np.array(draw.batch(one, n), np.float64) for one in (draw.score, label, draw.weight))
+    times = draw.times(calibrator, n)
     if draw.chance(0.5):
-        calibrator.learn_many(x, y, w)
+        calibrator.learn_many(x, y, w, **times)
     else:
-        calibrator.predict_learn_many(x, y, w)
+        calibrator.predict_learn_many(x, y, w, **times)
     held.extend(zip(x, y, w, strict=True))
 
 
@@ -437,8 +477,8 @@ def _add_calibrators() -> None:
     def isotonic(draw: Draw) -> Any:
         return package.IsotonicCalibrator(
             mean_losses(draw),
-            window=draw.window(),
-            half_life=draw.half_life(),
+            window=draw.window_or_time(),
+            half_life=draw.half_life_or_time(),
             prior=draw.prior(),
             interpolation=draw.pick(["linear", "linear", "step"]),
             max_scores=draw.pick([8, 30, 1_000_000]),
@@ -453,8 +493,8 @@ def _add_calibrators() -> None:
     )
     CASES[package.VennAbersCalibrator] = Case(
         lambda draw: package.VennAbersCalibrator(
-            window=draw.window(),
-            half_life=draw.half_life(),
+            window=draw.window_or_time(),
+            half_life=draw.half_life_or_time(),
             prior=draw.prior(),
             max_scores=draw.pick([8, 30, 1_000_000]),
         ),
@@ -469,7 +509,7 @@ def _add_calibrators() -> None:
             limit=draw.pick([1.5, 100.0, 1e60]),
             clip=draw.pick([1e-6, 0.4, 1e-15]),
             calibeating=draw.pick([0, 0, 1, 7]),
-            half_life=draw.half_life(),
+            half_life=draw.half_life_or_time(),
         ),
         binary,
         lambda c: ask_probabilities(c, monotone=False),
@@ -479,7 +519,7 @@ def _add_calibrators() -> None:
             gamma=draw.positive(0.1),
             prior=draw.positive(100.0),
             limit=draw.pick([1.5, 100.0, 1e60]),
-            half_life=draw.half_life(),
+            half_life=draw.half_life_or_time(),
             clip=draw.pick([1e-6, 0.4, 1e-15]),
         ),
         binary,
@@ -487,7 +527,7 @@ def _add_calibrators() -> None:
     )
     CASES[package.HistogramCalibrator] = Case(
         lambda draw: package.HistogramCalibrator(
-            draw.pick([1, 2, 5, np.int64(15)]), draw.half_life(), draw.prior()
+            draw.pick([1, 2, 5, np.int64(15)]), draw.half_life_or_time(), draw.prior()
         ),
         binary,
         lambda c: ask_probabilities(c, monotone=False),
@@ -505,7 +545,7 @@ def _add_calibrators() -> None:
         if kind is not None:
             return CASES[kind].make(draw)
         return package.IsotonicCalibrator(
-            window=draw.window(), half_life=draw.half_life(), prior=draw.prior()
+            window=draw.window_or_time(), half_life=draw.half_life_or_time(), prior=draw.prior()
         )
 
     def hedge(draw: Draw) -> Any:
@@ -523,23 +563,26 @@ def _add_calibrators() -> None:
         value, ticket = calibrator.serve_one(score)
         within(value, 0.0, 1.0)
         for _ in range(draw.pick([0, 0, 1, 5])):
-            calibrator.learn_one(draw.probability(), draw.share(), draw.weight())
-        calibrator.learn_one(score, draw.share(), draw.weight(), ticket=ticket)
+            learn_probability(draw, calibrator, held)
+        when = draw.when(calibrator)
+        calibrator.learn_one(score, draw.share(), draw.weight(), ticket=ticket, **when)
 
     def learn_burst(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         scores = [draw.probability() for _ in range(draw.pick([2, 9, 40]))]
         tickets = [calibrator.serve_one(score)[1] for score in scores]
         y = draw.pick([0.0, 1.0])
         for score, ticket in zip(scores, tickets, strict=True):
-            calibrator.learn_one(score, y, draw.pick([1.0, 0.3]), ticket=ticket)
+            w, when = draw.pick([1.0, 0.3]), draw.when(calibrator)
+            calibrator.learn_one(score, y, w, ticket=ticket, **when)
 
     def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         scores = [draw.probability() for _ in range(draw.pick([0, 1, 2, 9]))]
         tickets = [calibrator.serve_one(score)[1] for score in scores]
         if draw.chance(0.5):
-            calibrator.learn_one(draw.probability(), draw.share())
+            learn_probability(draw, calibrator, held)
         y, w = [draw.share() for _ in scores], max(draw.weight(), 1e-50)
-        calibrator.learn_group(scores, y, w, tickets=draw.pick([tickets, None]))
+        given = {"tickets": draw.pick([tickets, None]), **draw.when(calibrator)}
+        calibrator.learn_group(scores, y, w, **given)
 
     def ask_hedge(calibrator: Any) -> Any:
         answers = ask_probabilities(calibrator, monotone=False)
@@ -582,13 +625,14 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
             draw.pick([fields, list(fields[:2]), ("b",)]),
             crosses=draw.pick(["auto", ()]),
             base=draw.pick([None, probability_calibrator(draw)]),
-            half_life=draw.pick([16_000.0, 1, draw.exponent(-1, 15)]),
+            half_life=draw.pick([16_000.0, 1, draw.exponent(-1, 15), timedelta(seconds=9)]),
             max_terms=draw.pick([6, 20, 1_000_000]),
         )
 
     def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         x = segment(draw)
-        calibrator.learn_one(draw.probability(), draw.share(), draw.weight(), x=x)
+        sample = draw.probability(), draw.share(), draw.weight()
+        calibrator.learn_one(*sample, x=x, **draw.when(calibrator))
 
     def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         x, p = segment(draw), draw.probability()
@@ -597,7 +641,8 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
         held.append((x, p, ticket))
         if draw.chance(0.5):
             x, p, ticket = held.pop(0)
-            calibrator.learn_one(p, draw.share(), draw.weight(), x=x, ticket=ticket)
+            given = {"x": x, "ticket": ticket, **draw.when(calibrator)}
+            calibrator.learn_one(p, draw.share(), draw.weight(), **given)
 
     def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         n = draw.random.randint(0, 5)
@@ -608,14 +653,15 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
             calibrator.serve_one(score, x)[1] if draw.chance(0.5) else None
             for x, score in zip(rows, p, strict=True)
         ]
-        calibrator.learn_group(p, y, w, x=rows, tickets=served)
+        calibrator.learn_group(p, y, w, x=rows, tickets=served, **draw.when(calibrator))
 
     def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
         n = draw.random.randint(0, 5)
         rows = draw.batch(lambda: segment(draw), n)
         columns = {name: [row.get(name) for row in rows] for name in fields}
         p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
-        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), x=columns)
+        given = {"x": columns, **draw.times(calibrator, n)}
+        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), **given)
         within(served, 0.0, 1.0)
 
     def ask(calibrator: Any) -> Any:
@@ -647,7 +693,7 @@ def _add_joint() -> None:
     def learn(draw: Draw, joint: Any, held: list[Any]) -> None:
         probabilities = raw(draw)
         y = draw.pick([*probabilities, "other"])
-        joint.learn_one(probabilities, y, draw.weight())
+        joint.learn_one(probabilities, y, draw.weight(), **draw.when(joint))
 
     def ask(joint: Any) -> Any:
         queries: list[dict[Any, float]] = [
@@ -1243,7 +1289,7 @@ def _add_wrappers() -> None:
         )
         segments = draw.pick([None, None, ("p", "missing")])
         if draw.chance(0.7):
-            calibrator = CASES[draw.pick(kinds)].make(draw)
+            calibrator = counting(draw, CASES[draw.pick(kinds)].make)
         if isinstance(calibrator, calibration.JointCalibrator):
             segments = None
         return CalibratedClassifier(Oracle(draw.labels()), calibrator, segments=segments)
@@ -1278,10 +1324,10 @@ def _add_wrappers() -> None:
 
     def regressor(draw: Draw) -> Any:
         kind = draw.pick([calibration.IsotonicCalibrator, calibration.AnytimeCalibrator])
-        calibrator = CASES[kind].make(draw)
+        calibrator = counting(draw, CASES[kind].make)
         loss = calibrator._loss
         while not (loss.z_range.low < 0.0 and loss.y_range.low < 0.0 and loss.y_range.high > 1e9):
-            calibrator = CASES[kind].make(draw)
+            calibrator = counting(draw, CASES[kind].make)
             loss = calibrator._loss
         return CalibratedRegressor(ScoreOfSample(), calibrator)
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcal.monitoring import Audit, AuditSampler
+from streamcal.monitoring import AuditSampler
+from streamcal.monitoring.audits import Audit
 
 
 def stream(kind: str, n: int, seed: int) -> list[float]:

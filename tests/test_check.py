@@ -71,6 +71,10 @@ def test_keys_are_tested_by_themselves(table: Path) -> None:
     assert result.stdout.startswith("key b is wrong since about labelled row ")
     printed = json.loads(result.stderr)
     assert (printed["alarms"], printed["keys"], printed["rows"]) == (["b"], 3, N)
+    table.write_text(table.read_text().replace(",b\n", ",\n"))
+    result = run("check", table, "--prob=p", "--label=w", "--key=key", "--json", status=3)
+    assert result.stdout.startswith("key (empty) is wrong since about labelled row ")
+    assert json.loads(result.stderr)["alarms"] == [""]
 
 
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])

@@ -340,7 +340,7 @@ def test_rolling_corp_is_corp_of_the_last_samples(stream: Any, window: int, scor
         expected = batch.mean_score, batch.mcb, batch.dsc, batch.unc
         assert parts == pytest.approx(expected, abs=1e-9)
         assert rolling.get() == rolling.mcb
-        assert rolling.history[-1] == (n, *parts)
+        assert rolling.history[-1][:-1] == (n, *parts)
     assert len(rolling.history) == len(stream)
 
 
@@ -359,6 +359,31 @@ def test_rolling_corp_history_is_bounded_and_spans_the_stream() -> None:
     assert thawed.history == metric.history
     assert thawed.get() == metric.get()
     assert metric.clone().history == []
+
+
+@pytest.mark.parametrize("scoring", ["brier", "log"])
+def test_calibrated_predictions_have_the_miscalibration_by_chance(scoring: Any) -> None:
+    rng = np.random.default_rng(7)
+    right, wrong = RollingCORP(100, scoring), RollingCORP(100, scoring)
+    for _ in range(5000):
+        p = rng.random()
+        right.update(rng.random() < p, p, rng.choice([1.0, 2.0]))
+        wrong.update(rng.random() < p, 0.5 * p)
+    parts = np.array([(each.mcb, each.chance) for each in right.history if each.n_samples > 100])
+    mcb, chance = parts.mean(axis=0)
+    assert chance == pytest.approx(mcb, rel=0.1)
+    assert wrong.mcb > 3 * wrong.history[-1].chance
+
+
+def test_the_miscalibration_by_chance_of_one_prediction_is_its_variance() -> None:
+    metric = RollingCORP(window=200, every=200)
+    fill(metric, [True, False] * 2000, [0.5] * 4000)
+    by_chance = [point.chance for point in metric.history]
+    assert np.mean(by_chance) == pytest.approx(0.25 / 200, rel=0.5)
+    empty = RollingCORP(window=2, every=1)
+    empty.update(True, 0.5)
+    empty.revert(True, 0.5)
+    assert empty.history[0].chance == 0.25
 
 
 def test_rolling_corp_sums_do_not_drift() -> None:
@@ -409,8 +434,11 @@ def test_miscalibration_over_time_is_drawn() -> None:
         assert list(x) == [point.n_samples for point in metric.history]
         assert list(y) == [point.mcb for point in metric.history]
     words = [area.get_text() for area in display.legend_.findobj(mpl.offsetbox.TextArea)]
-    assert words == ["raw", "calibrated"]
+    assert words == ["raw", "calibrated", "by chance, if calibrated"]
+    for line, metric in zip(display.chance_lines_, (raw, again), strict=True):
+        assert list(line.get_ydata()) == [point.chance for point in metric.history]
     alone = MiscalibrationDisplay.from_metrics(raw, part="unc")
+    assert (alone.chance_lines_, alone.legend_) == ([], None)
     assert alone.ax_.get_ylabel() == "Uncertainty (UNC)"
     assert alone.ax_.get_legend() is None
     alone.figure_.canvas.draw()

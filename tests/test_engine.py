@@ -397,7 +397,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be a string, number.*", join),
         ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be a string, number.*", join),
         (0.5, TypeError, "must be an Event or a tuple like it, .*, got 0.5", None),
-        ((0.5,) * 8, TypeError, "must be an Event or a tuple like it, .*", None),
+        ((0.5,) * 9, TypeError, "must be an Event or a tuple like it, .*", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()
@@ -812,7 +812,7 @@ def test_the_join_takes_only_what_its_bytes_hold(
     joined = LabelJoin.from_bytes(join.to_bytes()).add(label("c"))
     assert joined is not None
     kept = {"a": 0.5, "b": None, "c": "é", "d": 2**64, "e": True, "f": None}
-    assert joined[-2:] == (served, kept)
+    assert (joined.served, joined.x) == (served, kept)
     assert LabelJoin.from_bytes(join.to_bytes()).to_bytes() == join.to_bytes()
 
 

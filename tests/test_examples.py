@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 from river import linear_model, naive_bayes
 
-from streamcal import CalibratedClassifier, HedgedCalibrator, KeyedCalibrator
+from streamcal import CalibratedClassifier, HedgedCalibrator, IsotonicCalibrator, KeyedCalibrator
 from streamcal.durable import Event, LabelJoin, Store, run
 from tests import WITHOUT_BYTE_CODE
 
@@ -44,6 +44,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
         "quantiles",
         "quickstart",
         "service",
+        "swapped_map",
     ]
     for path in EXAMPLES:
         # A service that answers after the commit has a thread that learns, beside its requests.
@@ -178,6 +179,44 @@ def test_service() -> None:
     assert len(waiting) == 32
     assert 20.0 < model.calibrators[True].mean_delay <= 30.0
     assert low < 0.2 < 0.8 < high
+
+
+def test_a_service_swaps_its_map_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calibrator = tmp_path / "map.json", IsotonicCalibrator()
+    monkeypatch.setenv("STREAMCAL_MAP", str(path))
+
+    def export() -> None:
+        new = path.with_suffix(".new")
+        new.write_text(calibrator.export("json"))
+        new.replace(path)
+
+    export()
+    name = next(str(path) for path in EXAMPLES if path.stem == "swapped_map")
+    with TestClient(runpy.run_path(name)["app"]) as client:
+
+        def answer(score: object) -> Any:
+            return client.get("/predict", params={"score": str(score)})
+
+        assert answer(0.5).json() == 0.5
+        for score, label in [(0.4, 1), (0.6, 0), (0.8, 1)]:
+            calibrator.learn_one(score, label)
+            export()
+            for at in (0.5, 0.7):
+                assert answer(at).json() == calibrator.predict_one(at)
+        before = answer(0.5).json()
+        path.write_text("{")
+        assert answer(0.5).json() == before
+        assert "it is no JSON" in client.get("/health").json()["problem"]
+        path.unlink()
+        assert answer(0.5).json() == before
+        export()
+        health = client.get("/health").json()
+        assert health["problem"] == ""
+        assert health["map"].startswith("ExportedCalibrator(IsotonicCalibrator, ")
+        assert answer("nan").status_code == 422
+        assert answer("much").status_code == 422
 
 
 class DurableService:

@@ -27,7 +27,7 @@ def test_an_extra_alone_does_what_it_is_for(extra: Any, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(f"extra {extra or 'none'}: works\n")
-    if extra in ("", "plot", "jax", "kafka", "sklearn"):
+    if extra in ("", "plot", "jax", "kafka", "onnx", "sklearn"):
         assert "the command line needs typer" in done.stderr
         assert "pip install '.[cli]'" in done.stderr
 

@@ -6,6 +6,7 @@ import math
 import random
 import sqlite3
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,21 @@ from streamcal.durable.pace import Pace
 from streamcal.durable.rows import JOURNAL
 
 NAN = float("nan")
+HALF = timedelta(seconds=40)
+START = datetime(2026, 3, 1, 12)
 KINDS: list[Callable[[], Calibrator]] = [
     lambda: IsotonicCalibrator(window=9),
     PlattCalibrator,
     HedgedCalibrator,
+    lambda: IsotonicCalibrator(half_life=HALF, window=3 * HALF),
+    lambda: PlattCalibrator(half_life=HALF),
+    lambda: HedgedCalibrator([PlattCalibrator(half_life=HALF), IsotonicCalibrator(window=HALF)]),
 ]
 
 
 def events(seed: int, n: int, n_keys: int) -> list[Event]:
     """Return samples of keys, of which some are frequent and some labels unknown."""
-    draw = random.Random(seed)
+    draw, passed = random.Random(seed), random.Random(-seed - 1)
     names = ["a", "é", ("a", 1), 3, None, *(f"k{i}" for i in range(n_keys))]
     return [
         Event(
@@ -45,8 +51,9 @@ def events(seed: int, n: int, n_keys: int) -> list[Event]:
             draw.choice([NAN, 0.0, 1.0, 1.0]),
             draw.choice([1.0, 1.0, 2.5]),
             names[int(len(names) * draw.random() ** 2)],
+            t=START + timedelta(seconds=3 * i + passed.choice([0.0, 0.0, -7.3, 2.5])),
         )
-        for _ in range(n)
+        for i in range(n)
     ]
 
 
@@ -105,7 +112,8 @@ def undisturbed(rows: list[Event], make: Any) -> tuple[list[float], dict[Any, by
         values.append(calibrator.predict_one(row.score))
         if row.y == row.y:
             calibrators[row.key] = calibrator
-            calibrator.learn_one(row.score, row.y, row.w)
+            given = {"t": row.t} if calibrator.needs_time else {}
+            calibrator.learn_one(row.score, row.y, row.w, **given)
     return values, {key: each.to_bytes() for key, each in calibrators.items()}
 
 
@@ -282,12 +290,21 @@ def test_a_journal_holds_samples_by_key_in_order() -> None:
     journal = Journal.of(batches, {"a": 'key:"a"', "b": 'key:"b"'})
     again = Journal.from_bytes(journal.to_bytes())
     for each in (journal, again):
-        found = {name: np.array(samples).tolist() for name, samples in each.by_name()}
+        found = {name: np.array(samples[:3]).tolist() for name, samples in each.by_name()}
         assert list(found) == ['key:"a"', 'key:"b"']
         assert found['key:"a"'] == [[0.4], [0.25], [1.0]]
         assert str(found['key:"b"']) == str([[0.1, 0.3, 0.5], [1.0, NAN, 1.0], [1.0, 2.0, 1.0]])
     assert again.to_bytes() == journal.to_bytes()
     assert _sample_log.BYTES >= 9
+
+
+@pytest.mark.parametrize("kind", [0.0, 1.0, 2.0])
+def test_a_journal_holds_times(kind: float) -> None:
+    rows = np.array([[0.1, 0.2, 0.3], [1.0, 0.0, NAN], [1.0] * 3, [5.0, -6.5, 7.0], [kind] * 3])
+    journal = Journal.of([({"b": [0, 2], "c": [1]}, rows[0], *rows[1:])], {"b": 'key:"b"'})
+    for each in (journal, Journal.from_bytes(journal.to_bytes())):
+        ((_, samples),) = each.by_name()
+        np.testing.assert_array_equal(np.array(samples), rows[:, [0, 2]])
 
 
 # Journals that stay, or are damaged ---------------------------------------------------------------

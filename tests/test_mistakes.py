@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,6 +175,13 @@ WRAPPERS = [
             "`y` must have one label per row of `X` (2), got 1",
         ),
         ("it.learn_many(pd.DataFrame({'x': [1.0]}), pd.Series(['yes']))", "as by `y == 'yes'`"),
+    ),
+    *of(
+        "CalibratedClassifier(taught, PlattCalibrator(half_life=timedelta(days=7)))",
+        ("it.learn_one({'x': 1.0}, True)", "`t` must be given", "as by time='moment'"),
+        ("it.learn_one({'x': 1.0}, True, t='2026-03-01')", "`t` must be a datetime or a number"),
+        ("it.learn_group([{'x': 1.0}], [True])", "`t` must be given", "as by time='moment'"),
+        ("CalibratedClassifier(taught, time='moment')", "`time` must be None unless", "timedelta("),
     ),
     *of(
         "CalibratedClassifier(linear_model.LogisticRegression())",
@@ -385,6 +393,14 @@ COMMANDS = of(
     ("cli('calibrate ' + ARGUMENTS + ' --calibrator isotonik', 'p,y\\n')", "'isotonic'"),
     ("cli('calibrate ' + ARGUMENTS + ' --window 9', 'p,y\\n')", "needs --calibrator isotonic"),
     (
+        "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 7d', 'p,y\\n')",
+        "--half-life 7d is a duration: it needs --time",
+    ),
+    (
+        "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 1w', 'p,y\\n')",
+        "or a duration such as 7d, 12h, 30min or 45s",
+    ),
+    (
         "cli('calibrate ' + ARGUMENTS + ' --calibrator isotonic --loss MSE', 'p,y\\n')",
         "did you mean 'squared'?",
     ),
@@ -395,6 +411,14 @@ COMMANDS = of(
     ("cli('thresholds ' + ARGUMENTS, 'p,y\\n0.5,0\\n')", "`y` must be an int from 1 to 32767"),
     ("cli('plot ' + 'scores.csv --prob q --label y --out x.bmp', 'p,y\\n')", ".png, .pdf, .svg"),
     ("cli('report scores.csv', 'p,y\\n0.5,0\\n')", "a table needs --score and --label"),
+    (
+        "cli('report scores.csv --prob a --prob b --label y', 'a,b,y\\n0.5,0.5,a\\n')",
+        "a table needs --score, unless --prob names several columns, as in a,b,c; got 'b'",
+    ),
+    (
+        "cli('check scores.csv --prob a --prob b --label y', 'a,b,y\\n0.5,0.5,a\\n')",
+        "got 'a'; several labels need a column of probabilities each, as in --prob a,b,c",
+    ),
 )
 
 MISTAKES = [
@@ -452,6 +476,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "drift": drift,
         "linear_model": linear_model,
         "preprocessing": preprocessing,
+        "timedelta": timedelta,
         "decision": decision,
         "losses": losses,
         "metrics": metrics,

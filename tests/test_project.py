@@ -38,7 +38,7 @@ LAYERS = [
     {"kernels"},
     {"_locked", "_state", "_whole"},
     {"isotonic"},
-    {"notebook"},
+    {"notebook", "export"},
     {"calibration"},
     {"wrappers"},
     {"ordinal", "decision", "voting"},
@@ -223,6 +223,7 @@ def test_import_is_light() -> None:
 
 
 def test_the_command_line_starts_light() -> None:
+    pytest.importorskip("typer")
     heavy = sorted(HEAVY | (OPTIONAL - {"typer"}) | {"sqlite3", "streamcal.losses"})
     code = (
         f"import sys, streamcal.cli.app; print([name for name in {heavy} if name in sys.modules])"
@@ -241,6 +242,7 @@ def test_optional_packages_load_only_when_used() -> None:
 
 @pytest.mark.parametrize("part", sorted(homes_of("streamcal").keys() - set(streamcal.__all__)))
 def test_other_parts_load_when_touched(part: str) -> None:
+    pytest.importorskip({"sklearn": "sklearn", "spark": "pyspark"}.get(part, "river"))
     code = (
         "import sys, streamcal\n"
         f"print('streamcal.{part}' in sys.modules, streamcal.{part}.__name__)"
@@ -426,7 +428,7 @@ def test_dependencies_are_those_that_are_imported() -> None:
     named = {"google": "protobuf", "confluent_kafka": "confluent-kafka", "sklearn": "scikit-learn"}
     optional = {named.get(name, name) for name in third_party & OPTIONAL}
     assert optional == set().union(
-        *(names(extras[extra]) for extra in ("cli", "jax", "kafka", "sklearn", "spark"))
+        *(names(extras[extra]) for extra in ("cli", "jax", "kafka", "onnx", "sklearn", "spark"))
     )
     assert names(extras["plot"]) == {"matplotlib"}
 

@@ -1,7 +1,9 @@
 """Every block of code in the documents is run, and its results are compared.
 
-The README and then the guides, in the order of the site, in one empty folder, each from top
-to bottom. ``python`` blocks of one document share their names, as a reader would expect. Where a
+The README and then the guides, in the order of the site, each from top to bottom. A ``python``
+block runs alone: without the names of other blocks and in an empty folder, as for a reader who
+copies only this one. The commands of a document follow each other in one folder, and find there
+what its ``python`` blocks have written. Where a
 line is a ``print(…)`` with a comment, the comment is what it prints; numbers count to the digits
 that stand there. Where a block prints without such comments, the numbers of the sentence after it
 are among what it prints. Blocks with ``>>>`` are doctests. In ``sh`` blocks the lines that start
@@ -14,6 +16,8 @@ import io
 import re
 import runpy
 import shlex
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +74,6 @@ def test_a_document_from_top_to_bottom(
     monkeypatch.chdir(folder)
     for left in folder.glob("scores.*"):
         left.unlink()  # but each makes its own input
-    names: dict[str, object] = {"__name__": "__main__"}
     printed, after = "", 0
     text = document.read_text(encoding="utf-8")
     for number, block in enumerate(BLOCK.finditer(text)):
@@ -81,18 +84,12 @@ def test_a_document_from_top_to_bottom(
         if language in ("sh", "bash", "console"):
             run_shell(code, folder)
         elif language == "pycon" or (language == "python" and code.startswith(">>>")):
-            names = run_doctest(code, names, where)
+            run_doctest(code, where)
         elif language == "python":
-            printed = run_python(code, names, where)
+            with tempfile.TemporaryDirectory() as alone, contextlib.chdir(alone):
+                printed = run_python(code, where)
+                shutil.copytree(".", folder, dirs_exist_ok=True)
     check_prose(text[after:], printed, document.name)
-
-
-def test_each_block_of_the_readme_runs_alone(monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    for number, (language, code) in enumerate(blocks):
-        if language == "python":
-            run_python(code, {"__name__": "__main__"}, f"block {number + 1}")
 
 
 def test_the_first_screen_of_the_readme_is_short() -> None:
@@ -103,20 +100,19 @@ def test_the_first_screen_of_the_readme_is_short() -> None:
     assert top.count("![") == 1
 
 
-def run_doctest(code: str, names: dict[str, object], where: str) -> dict[str, object]:
+def run_doctest(code: str, where: str) -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    test = doctest.DocTestParser().get_doctest(code, names, where, where, None)
+    test = doctest.DocTestParser().get_doctest(code, {}, where, where, None)
     runner = doctest.DocTestRunner(optionflags=flags)
-    runner.run(test, clear_globs=False)
+    runner.run(test)
     assert runner.summarize().failed == 0, where
-    return test.globs
 
 
-def run_python(code: str, names: dict[str, object], where: str) -> str:
+def run_python(code: str, where: str) -> str:
     """Run a block, check what its comments promise, and return what it printed beyond that."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(code, where, "exec"), names)
+        exec(compile(code, where, "exec"), {"__name__": "__main__"})
     promised = PROMISE.findall(code)
     if not promised:
         return out.getvalue()

@@ -798,11 +798,33 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert "streamcal_labels_total 2000.0" in text
 
 
-def test_the_predicted_label_is_drawn(animals: Path) -> None:
+def test_the_predicted_label_is_drawn(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = animals.with_suffix(".png")
     result = run("plot", animals, "--prob", COLUMNS, "--label", "animal", "--out", out, "--json")
     assert json.loads(result.stderr)["drawn"] == 2000
     assert out.stat().st_size > 10_000
+    two = ["--prob", "p_cat=a,p 2=b", "--prob", "p 3=b,at=a"]
+    shown: dict[str, Any] = {}
+
+    def keep(models: Any, **options: Any) -> None:
+        shown.update(models)
+
+    monkeypatch.setattr("streamcal.plot.ReliabilityDisplay.from_models", keep)
+    animals.write_text("p_cat,p 2,p 3,at,y\n0.25,0.75,0.125,0.875,a\n0.5,0.5,1,0,b\n")
+    run("plot", animals, *two, "--label", "y", "--out", out)
+    assert shown == {
+        "p_cat, …": (
+            ["a", "b"],
+            {"a": pytest.approx([0.25, 0.5]), "b": pytest.approx([0.75, 0.5])},
+        ),
+        "p 3, …": (["a", "b"], {"a": pytest.approx([0.875, 0]), "b": pytest.approx([0.125, 1])}),
+    }
+    for other, message in (
+        ("p 3=b,at=c", "--prob must name columns of the same labels each time, here a, b, got"),
+        ("p_cat=b,at=a", "--prob must begin with another column each time, got 'p_cat=b,at=a'"),
+    ):
+        again = [*two[:2], "--prob", other, "--label", "y", "--out", out]
+        assert message in run("plot", animals, *again, status=2).stderr
     decided = run("decide", animals, "--prob", "p_cat,p 2", "--out", "-", status=1)
     assert (
         "`decide` takes one column of probabilities; `report`, `watch`, `check`" in decided.stderr
@@ -814,6 +836,72 @@ def test_several_labels_have_times(animals: Path) -> None:
     report = open_subject(animals, given).report()
     assert all(chart.x == "time" for chart in report.sections[-1].charts)
     assert dict(report.facts)["Times"] == "at"
+
+
+def test_a_report_of_several_labels_before_and_after(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    after = rng.dirichlet([2.0, 1.0, 1.0], 4000)
+    before = after**3 / (after**3).sum(axis=1, keepdims=True)
+    y = (rng.random((4000, 1)) > after.cumsum(axis=1)).sum(axis=1)
+    path = tmp_path / "both.csv"
+    header = "a,b,c,raw c,raw b,raw a,y"  # columns before are in another order
+    numbers = np.column_stack([after, before[:, ::-1]])
+    lines = [
+        ",".join([*map(repr, row), "abc"[at]])
+        for row, at in zip(numbers.tolist(), y.tolist(), strict=True)
+    ]
+    path.write_text("\n".join([header, *lines]))
+    score = "raw a=a,raw b=b,raw c=c"
+    report = open_subject(path, Given(score=score, label="y", prob="a,b,c")).report()
+    scores, reliability, labels, over_time = report.sections
+    found = {row[:2]: row[2:] for row in scores.tables[0].rows}
+    rows = np.arange(4000)
+    brier = [((p - np.eye(3)[y]) ** 2).sum(axis=1) for p in (before, after)]
+    for about, expected in (
+        (
+            ("Accuracy", "predicted label"),
+            [(p.argmax(axis=1) == y).mean() for p in (before, after)],
+        ),
+        (("log loss", "all labels"), [-np.log(p[rows, y]).mean() for p in (before, after)]),
+        (("Brier score", "all labels"), [each.mean() for each in brier]),
+    ):
+        assert found[about] == pytest.approx(expected)
+    assert found["MCB", "predicted label"][0] > 5 * found["MCB", "predicted label"][1]
+    for p, name in ((before, "before"), (after, "after")):
+        (line,) = [
+            s for s in reliability.charts[0].series if s.name == f"the predicted label {name}"
+        ]
+        assert float(line.columns["x"][-1]) == pytest.approx(p.max())
+        each = ECE(multiclass="classwise")
+        for row, at in zip(p, y, strict=True):
+            each.update("abc"[at], dict(zip("abc", row.tolist(), strict=True)))
+        column = labels.tables[0].header.index(f"ECE {name}")
+        assert {row[0]: row[column] for row in labels.tables[0].rows} == pytest.approx(
+            each.by_label
+        )
+    assert labels.charts[0].choices == tuple(
+        "abc"[at] for at in np.argsort(-np.bincount(y), kind="stable")
+    )
+    assert {s.name for s in labels.charts[0].legend if s.kind == "line"} == {
+        *("perfectly calibrated", "before", "after")
+    }
+    names = [series.name for series in over_time.charts[0].series]
+    assert names[:2] == ["the predicted label before", "the predicted label after"]
+    change, right, earlier, later, each_label = report.verdict
+    losses = [-np.log(p[rows, y]).mean() for p in (before, after)]
+    assert change.startswith(f"Log loss {losses[0]:.4f} → {losses[1]:.4f}, lower in all 10 periods")
+    gain = (brier[0] - brier[1]).mean()
+    assert f"Calibration lowers the Brier score, by {gain:.4f} on average" in change
+    assert right.startswith("The predicted label is right in ")
+    assert "before calibration is over-confident" in earlier or "is too high" in earlier
+    assert "after calibration shows no clear miscalibration" in later
+    assert each_label.endswith(" Before calibration 3 of 3 labels did.")
+    facts = dict(report.facts)
+    assert facts["Scores"] == "raw a (a), raw b (b), raw c (c)"
+    assert facts["Calibrated"] == "a, b, c"
+    text = exposition(report.metrics)
+    assert 'streamcal_log_loss_sum_total{column="all labels before"}' in text
+    assert page.render(report)
 
 
 def test_calibrated_labels_and_single_rows() -> None:
@@ -829,14 +917,24 @@ def test_calibrated_labels_and_single_rows() -> None:
     assert len(labels.charts[0].choices) == 12
     for n in (1, 2):
         few = Answers(("a", "b"), np.full((n, 2), 0.5), np.zeros(n, np.int64), 1.0 + np.arange(n))
-        report = Report("few", "here", tuple(of_labels(few)), verdict_of_labels(few))
-        assert page.render(report)
+        for each in (few, few._replace(before=np.full((n, 2), 0.25))):
+            report = Report("few", "here", tuple(of_labels(each)), verdict_of_labels(each))
+            assert page.render(report)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_page_of_several_labels_fits(browser: Any, animals: Path, width: int) -> None:
+@pytest.mark.parametrize("is_compared", [False, True])
+def test_a_page_of_several_labels_fits(
+    browser: Any, animals: Path, width: int, is_compared: bool
+) -> None:
     out = animals.with_suffix(".html")
-    result = run("report", animals, "--prob", COLUMNS, "--label", "animal", "--out", out)
+    columns = ["--prob", COLUMNS]
+    if is_compared:
+        header, *lines = animals.read_text().splitlines()
+        lines = [f"{header},b 1,b 2,b 3", *(f"{line},0.25,0.25,0.5" for line in lines)]
+        animals.write_text("\n".join(lines))
+        columns += ["--score", f"b 1=cat,b 2={HOSTILE},b 3={ANIMALS[2]}"]
+    result = run("report", animals, *columns, "--label", "animal", "--out", out)
     assert "The predicted label is right in" in result.stderr
     with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") == width
@@ -854,9 +952,24 @@ def test_a_page_of_several_labels_fits(browser: Any, animals: Path, width: int) 
         (["--prob", "a,,b", "--label", "animal"], 2, "--prob must be a column, or columns as in"),
         (["--prob", "p_cat,p_cat=b", "--label", "animal"], 2, "each column and each label once"),
         (
+            ["--prob", "p 2,p 3", "--label", "animal", "--key", "p_cat"],
+            2,
+            "--key does not go with several columns of --prob, here p 2, p 3",
+        ),
+        (
             ["--prob", "p 2,p 3", "--label", "animal", "--score", "p_cat"],
             2,
-            "--score does not go with several columns of --prob, here p 2, p 3",
+            "--score must have a column for each label of --prob, here p 2, p 3, as in",
+        ),
+        (
+            ["--prob", "p 2,p 3", "--label", "animal", "--score", "p 3,p 2"],
+            2,
+            "--score must name other columns than --prob, got p 2, p 3",
+        ),
+        (
+            ["--prob", "p 2,p 3", "--label", "animal", "--score", "a,a=b"],
+            2,
+            "--score must name each column and each label once, got 'a,a=b'",
         ),
         (["--prob", "p 2,p 3", "--label", "animal", "--key", "at"], 2, "--key does not go with"),
         (["--prob", "p 2,p 3", "--label", "animal", "--segment", "at"], 2, "--segment does not go"),
@@ -1262,6 +1375,31 @@ def test_a_report_is_computed_when_something_has_changed_and_not_all_the_time() 
     assert computed == [0, 1, 2]
 
 
+def test_what_cannot_be_reported_is_not_tried_all_the_time() -> None:
+    now, stamp, computed = [0.0], [0], []
+
+    def build() -> Any:
+        computed.append(stamp[0])
+        now[0] += 2.0
+        if stamp[0] == 1:
+            raise ValueError("row 1,000,000 is bad")
+        return tiny(stamp[0])
+
+    source = watch.Source(build, lambda: stamp[0], clock=lambda: now[0])
+    source.report()
+    stamp[0] = 1
+    for _ in range(3):
+        with pytest.raises(ValueError, match="is bad"):
+            source.report()
+    now[0] += 10.0
+    with pytest.raises(ValueError, match="is bad"):
+        source.report()
+    stamp[0] = 0
+    now[0] += 10.0
+    assert source.report().sections[0].text == "n is 0"
+    assert computed == [0, 1, 1, 0]
+
+
 def test_a_store_damaged_while_served_is_reported(tmp_path: Path) -> None:
     def build() -> None:
         raise ValueError("the store is damaged")
@@ -1489,6 +1627,19 @@ def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_d
             assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_columns_with_long_names_are_not_cut(browser: Any, table: Any, width: int) -> None:
+    long, out = table.with_name("long.csv"), table.with_suffix(".html")
+    names = ["probability_of_default_before_calibration_version_2_final", "y", "country_of_birth"]
+    long.write_text(table.read_text().replace("p,y,key", ",".join(names), 1))
+    columns = ["--score", names[0], "--prob", names[0], "--label", "y", "--segment", names[2]]
+    run("report", long, *columns, "--key", names[2], "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(CUT) == []
+
+
 def test_segments_fit_a_phone(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     of_table = ["--score", "p", "--prob", "p", "--label", "y", "--out", out]
@@ -1524,6 +1675,24 @@ def test_nothing_is_cut_and_squares_are_square(
             assert tab.evaluate(FRAME)[0][0] > 200
             assert tab.evaluate("document.documentElement.scrollWidth") == width
             assert tab.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "labels"),
+    [("9999-12-31", ["0001-01-01", "9999-01-01"]), ("0001-03-05", ["0001-01-01", "0001-03-05"])],
+)
+def test_early_years_are_written_in_full(
+    browser: Any, tmp_path: Path, last: str, labels: list[str]
+) -> None:
+    table = tmp_path / "early.csv"
+    rows = [f"{'0001-01-01' if i < 300 else last},{i / 600},{i % 2}" for i in range(600)]
+    table.write_text("\n".join(["at,p,y", *rows]))
+    options = ["--score", "p", "--prob", "p", "--label", "y", "--time", "at"]
+    run("report", table, *options, "--out", table.with_suffix(".html"))
+    with opened(browser, table.with_suffix(".html").as_uri()) as tab:
+        shown = tab.locator("#mcb-over-time text").all_text_contents()
+        assert sorted({text for text in shown if text.count("-") == 2}) == labels
+        assert not {"1900", "Jan 1"} & set(shown)
 
 
 def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:

@@ -225,8 +225,41 @@ def test_isotonic_regression_of_the_last_samples() -> None:
 
 def test_values_outside_are_refused_if_asked() -> None:
     model = StreamingIsotonicRegression(out_of_bounds="raise").fit([1.0, 2.0], [0.0, 1.0])
-    with pytest.raises(ValueError, match=r"between 1.0 and 2.0, got 3.0"):
-        model.predict([1.5, 3.0])
+    theirs = IsotonicRegression(out_of_bounds="raise").fit([1.0, 2.0], [0.0, 1.0])
+    for t in ([1.5, 3.0], [3.0, 0.5, 0.25]):
+        with pytest.raises(ValueError, match="interpolation range") as expected:
+            theirs.predict(t)
+        with pytest.raises(ValueError, match="interpolation range") as raised:
+            model.predict(t)
+        assert str(raised.value) == str(expected.value)
+
+
+def test_an_unfitted_map_says_so_after_the_shape() -> None:
+    model = StreamingIsotonicRegression()
+    with pytest.raises(ValueError, match="should be a 1d array or 2d array with 1 feature"):
+        model.transform([[1.0, 2.0]])
+    for call in (model.transform, model.predict):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            call([1.0])
+
+
+def test_float32_stays_float32() -> None:
+    x, y = np.arange(5, dtype=np.float32), [2.0, 1.1, 4.0, 3.0, 5.0]
+    model, theirs = StreamingIsotonicRegression().fit(x, y), IsotonicRegression().fit(x, y)
+    for fitted in (model, theirs, pickle.loads(pickle.dumps(model))):
+        assert fitted.predict([0.5]).dtype == fitted.transform([0.5]).dtype == np.float32
+        assert fitted.X_thresholds_.dtype == fitted.y_thresholds_.dtype == np.float32
+        assert isinstance(fitted.X_min_, np.float32)
+    np.testing.assert_array_equal(model.predict(x), theirs.predict(x))
+    one = StreamingIsotonicRegression().fit(x[:1], y[:1])
+    assert one.predict([7.0]).dtype == np.float32
+    model.partial_fit(x, y)
+    assert model.predict(x).dtype == np.float32
+    model.partial_fit(x.astype(float), y)  # a double is not rounded
+    assert model.predict(x).dtype == np.float64
+    model.partial_fit(x, y)
+    assert model.predict(x).dtype == np.float64
+    assert model.fit(x, y).predict(x).dtype == np.float32
 
 
 def test_answers_between_denormal_knots_are_finite() -> None:

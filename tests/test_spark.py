@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -447,6 +447,13 @@ def arguments(spark: Any) -> dict[Any, Any]:
         ({"n_buckets": 0}, ValueError, "`n_buckets` must be .* got 0"),
         ({"n_buckets": 1 << 21}, ValueError, "`n_buckets` must be .* got 2097152"),
         ({"n_buckets": 2.5}, ValueError, "`n_buckets` must be .* got 2.5"),
+        ({"time": "list"}, TypeError, "`time` must be a column of times, dates or .* got 'list'"),
+        ({"time": "timestamp"}, ValueError, "`time` must be None, as calibrators forget by count"),
+        (
+            {"calibrator": PlattCalibrator(half_life=timedelta(days=1))},
+            ValueError,
+            "`time` must be the column of times, as calibrators forget by time, got None",
+        ),
         ({"new_column": ""}, TypeError, "`new_column` must be the name of a column, got ''"),
         ({"calibrator": 3}, TypeError, "`calibrator` must be a Calibrator or a function .*, got 3"),
         (

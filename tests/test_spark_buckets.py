@@ -4,6 +4,7 @@ import copy
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 import numpy as np
@@ -477,3 +478,66 @@ def test_rows_of_many_tables_in_any_order(monkeypatch: pytest.MonkeyPatch, limit
     assert pa.concat_tables(found).equals(pa.concat_tables(tables).take(places))
     n_bytes = sum(table.nbytes for table in tables)
     assert len(found) >= min(len(places), n_bytes // limit)
+
+
+# Times --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["us", "ns", "naive", "double", "date"])
+def test_calibrators_forget_by_the_column_of_times(kind: str) -> None:
+    random = np.random.default_rng(4)
+    n = 120
+    days = np.cumsum(random.integers(0, 3, n))
+    moments = np.datetime64("2026-03-01", "D") + days
+    kinds: dict[str, Callable[[], pa.Array]] = {
+        "us": lambda: pa.array(moments.astype("M8[us]")).cast(pa.timestamp("us", "UTC")),
+        "ns": lambda: pa.array(moments.astype("M8[ns]")).cast(pa.timestamp("ns", "UTC")),
+        "naive": lambda: pa.array(moments.astype("M8[us]")),
+        "double": lambda: pa.array(days * 86_400.0),
+        "date": lambda: pa.array(moments),
+    }
+    missing = np.arange(n) % 10 == 0
+    when = kinds[kind]()
+    table = pa.table(
+        {
+            "key": [f"k{i % 3}" for i in range(n)],
+            "score": random.random(n),
+            "label": pa.array(np.where(missing, np.nan, random.integers(0, 2, n))),
+            "weight": np.ones(n),
+            "when": pc.if_else(pa.array(missing), pa.scalar(None, when.type), when),
+        }
+    )
+    makers: list[Callable[[], Calibrator]] = [
+        lambda: PlattCalibrator(half_life=timedelta(days=9)),
+        lambda: IsotonicCalibrator(window=timedelta(days=30)),
+        lambda: HedgedCalibrator([PlattCalibrator(half_life=timedelta(days=9))]),
+    ]
+    for make in makers:
+        spark, keyed = Spark(), KeyedCalibrator(make())
+        columns = COLUMNS._replace(time="when")
+        seconds = np.where(missing, 0.0, days * 86_400.0)
+        for start in range(0, n, 40):
+            part = table.slice(start, 40)
+            got = spark.micro_batch([part], make, columns)
+            rows = [part[name].to_pylist() for name in ("key", "score", "label")]
+            expected = keyed.predict_learn_many(*rows, t=seconds[start : start + 40])
+            pairs = zip(got["score"].to_pylist(), got["calibrated"].to_pylist(), strict=True)
+            by_score = dict(pairs)
+            assert [by_score[score] for score in rows[1]] == expected.tolist()
+
+
+def test_a_time_that_is_missing_ends_the_query() -> None:
+    table = pa.table(
+        {
+            "key": ["a", "a"],
+            "score": [0.2, 0.3],
+            "label": [1.0, 0.0],
+            "weight": [1.0, 1.0],
+            "when": [0.0, None],
+        }
+    )
+    make = lambda: PlattCalibrator(half_life=timedelta(days=9))  # noqa: E731
+    with pytest.raises(ValueError, match=r"`time` must be known in each row .* but 'when' has a"):
+        Spark().micro_batch([table], make, COLUMNS._replace(time="when"))
+    with pytest.raises(ValueError, match="forgets by time: `time` must be the column of times"):
+        Spark().micro_batch([table], make)

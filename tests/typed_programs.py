@@ -15,6 +15,7 @@ from river.base.typing import ClfTarget
 
 import streamcal
 from streamcal import decision, losses, ordinal
+from streamcal.calibration import read_export
 
 Features = dict[str, float]
 
@@ -134,6 +135,18 @@ def calibrate_keys() -> float:
     keyed = streamcal.KeyedCalibrator(streamcal.IsotonicCalibrator(window=200))
     keyed.learn_many(["a", "a", "b"], [0.3, 0.9, 0.9], [0, 1, 0])
     return keyed.predict_one("a", 0.9)
+
+
+def export_a_map() -> float:
+    """A map that leaves Python, and comes back."""
+    calibrator = streamcal.PlattCalibrator()
+    calibrator.learn_many([0.2, 0.6, 0.9], [0, 1, 1])
+    text = calibrator.export("json", error=1e-4)
+    assert_type(text, str)
+    assert_type(calibrator.export("onnx", dtype="float32", error=1e-3), bytes)
+    read = read_export(text)
+    assert_type(read.predict_one(0.5), float)
+    return read.predict_one(0.5)
 
 
 def draw(path: Path) -> None:

@@ -33,6 +33,7 @@ def nothing() -> None:
         [y == 1 for _, y in SCORES], [score for score, _ in SCORES]
     )
     assert curve.decomposition.mcb >= 0.0
+    assert "CASE" in calibrator.export("sql")
 
     from streamcal import losses
 
@@ -148,11 +149,23 @@ def kafka() -> None:
         assert durable.run(source, calibrator, lambda offset, values: None, kept) == len(SCORES)
 
 
+def onnx() -> None:
+    """Export a map as a model of ONNX."""
+    from onnx import checker, load_from_string
+
+    import streamcal
+
+    calibrator = streamcal.HedgedCalibrator()
+    calibrator.learn_many(*zip(*SCORES, strict=True))
+    checker.check_model(load_from_string(calibrator.export("onnx")))
+
+
 USES: dict[str, Any] = {
     "": nothing,
     "plot": plot,
     "jax": jax,
     "kafka": kafka,
+    "onnx": onnx,
     "sklearn": sklearn,
     "cli": cli,
     "docs": docs,
@@ -162,6 +175,7 @@ BRINGS = {
     "plot": ("matplotlib", {"cli", "docs"}),
     "jax": ("jax", {"docs"}),
     "kafka": ("confluent_kafka", set[str]()),
+    "onnx": ("onnx", set[str]()),
     "sklearn": ("sklearn", {"docs"}),
     "cli": ("typer", {"docs"}),
     "docs": ("sphinx", set[str]()),

@@ -11,6 +11,7 @@ bytes raise a `ValueError` and nothing worse, and memory is at most a small mult
 import dataclasses
 import functools
 import inspect
+from datetime import timedelta
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -19,7 +20,16 @@ from numpy.typing import NDArray
 
 from streamcal._advice import shown
 from streamcal._lazy import homes_of
-from streamcal._state.checks import Arrays, Fields, are_fixed, as_list, as_name, require, state_of
+from streamcal._state.checks import (
+    Arrays,
+    Fields,
+    are_fixed,
+    as_int,
+    as_list,
+    as_name,
+    require,
+    state_of,
+)
 from streamcal._state.format import (
     BAD_VALUES,
     body_of,
@@ -50,6 +60,7 @@ from streamcal.losses import (
 _PACKAGES = ("calibration", "decision", "isotonic", "monitoring", "ordinal", "wrappers")
 _NOT_PUBLIC = {
     "Expiry": "streamcal.durable.expiry",
+    "ExportedCalibrator": "streamcal.calibration.exported",  # made by `read_export`
     "Journal": "streamcal.durable._journal",
     "LabelJoin": "streamcal.durable.labels",  # public in `durable`, which needs no other class
     "Timeline": "streamcal.durable.timeline",
@@ -358,6 +369,8 @@ def pack(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, timedelta):
+        return {"timedelta": [value.days, value.seconds, value.microseconds]}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [pack(item) for item in value]}
     if isinstance(value, Loss | TaskLoss):
@@ -380,6 +393,9 @@ def unpack(packed: Any, given: Any = None) -> Any:
     if kind in ("list", "tuple"):
         items = [unpack(item) for item in value]
         return items if kind == "list" else tuple(items)
+    if kind == "timedelta":
+        days, seconds, microseconds = (as_int(part, kind, -_MOST_DAYS) for part in value)
+        return timedelta(days, seconds, microseconds)
     if kind in ("loss", "task"):
         return _find_loss(kind, value, given)
     if given is not None:
@@ -395,6 +411,8 @@ def as_names(packed: Any, name: str, n: int | None = None, *, none: bool = False
     require(len(set(names)) == len(names), f"{name} must be different")
     return names
 
+
+_MOST_DAYS = 10**9
 
 _TASK_LOSSES: dict[str, type[TaskLoss]] = {
     kind.name: kind

@@ -3,6 +3,7 @@
 from streamcal.calibration.anytime import AnytimeCalibrator as AnytimeCalibrator
 from streamcal.calibration.base import Calibrator as Calibrator
 from streamcal.calibration.beta import BetaCalibrator as BetaCalibrator
+from streamcal.calibration.exported import read_export as read_export
 from streamcal.calibration.hedged import HedgedCalibrator as HedgedCalibrator
 from streamcal.calibration.histogram import HistogramCalibrator as HistogramCalibrator
 from streamcal.calibration.identity import IdentityCalibrator as IdentityCalibrator

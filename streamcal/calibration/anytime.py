@@ -33,6 +33,8 @@ from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import FieldValues
 from streamcal.calibration.tickets import Ticket
+from streamcal.export.curve import linear, steps
+from streamcal.export.description import Description, unlearned
 from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
@@ -238,6 +240,17 @@ class AnytimeCalibrator(Locked, Calibrator):
             self._solve_at = self._samples.n_learned + self._count_to_next_solve()
             self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
             return self.staircase()
+
+    def _describe(self) -> Description:
+        stairs = self._staircase
+        if stairs is None:
+            nearest = self._loss.z_range.clip
+            return unlearned(nearest(-np.inf), nearest(np.inf), of_probabilities=False)
+        if self.interpolation == "step":
+            curve = steps(self._predict, stairs.lower[1:])
+        else:
+            curve = linear(self._predict, np.concatenate([stairs.lower, stairs.upper]))
+        return Description(curve, None, of_probabilities=False)
 
     def _facts(self) -> dict[str, float]:
         return {"half-width": self.half_width}

@@ -3,10 +3,10 @@
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,16 +24,17 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all, write_to
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.export.description import Description
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
 
 
-class Calibrator(Stateful, Cloned, ABC):
+class Calibrator(Timed, Stateful, Cloned, ABC):
     """An online map from scores to calibrated values.
 
     A calibrator uses scores and labels, not the model. So it works with a river pipeline (through
@@ -81,7 +82,6 @@ class Calibrator(Stateful, Cloned, ABC):
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
-    needs_time: bool = False
     is_joint: ClassVar[bool] = False
 
     @abstractmethod
@@ -205,8 +205,8 @@ class Calibrator(Stateful, Cloned, ABC):
         ['p', 'p_calibrated']
         """
         vector = as_vector(scores, "scores")
-        read = self._read_contexts(Contexts(x), len(vector))
-        pairs = zip(vector.tolist(), repeat(NO_CONTEXT) if read is None else read, strict=False)
+        contexts = self._contexts_to_predict(x, len(vector))
+        pairs = zip(vector.tolist(), contexts, strict=False)
         values = [self.predict_one(score, **self._given_x(context.x)) for score, context in pairs]
         return like_given(np.array(values, dtype=np.float64), scores)
 
@@ -251,6 +251,129 @@ class Calibrator(Stateful, Cloned, ABC):
         n_samples = getattr(twin, "n_samples", None)
         return Snapshot(OneAtATime(twin.predict_many), n_samples, self.fields)
 
+    @overload
+    def export(
+        self,
+        format: Literal["json", "sql"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str: ...
+
+    @overload
+    def export(
+        self,
+        format: Literal["onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> bytes: ...
+
+    @overload
+    def export(
+        self,
+        format: Literal["json", "sql", "onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str | bytes: ...
+
+    def export(
+        self,
+        format: Literal["json", "sql", "onnx"],
+        *,
+        error: float = 1e-6,
+        max_knots: int = 2_000,
+        formula: bool = True,
+        answer: str | None = None,
+        column: str = "score",
+        dtype: Literal["float64", "float32"] = "float64",
+    ) -> str | bytes:
+        """Return the current map for another program: as JSON, as a SQL expression, or as ONNX.
+
+        Isotonic, histogram and Venn-Abers maps are exact tables of knots. Platt and beta maps are
+        formulas. A hedge is a table whose distance from `predict_one` is at most ``error``; so are
+        formulas, if they are not wanted. The same table is the same map in all three formats.
+
+        Parameters
+        ----------
+        format : {"json", "sql", "onnx"}
+            ``"json"``: for `streamcal.calibration.read_export`, and for programs that look up
+            knots themselves. ``"sql"``: an expression of a column. ``"onnx"``: the bytes of a
+            model, see Notes.
+        error : float
+            The greatest distance from `predict_one`, from 1e-10 to 0.1, for maps without an exact
+            table; and what rounding a score to float32 may change.
+        max_knots : int
+            The greatest number of knots.
+        formula : bool
+            Whether a formula may be used. A database that lacks ``exp`` and ``ln`` needs knots.
+        answer : {"merged", "lower", "upper"}, optional
+            Which answer of a `VennAbersCalibrator` is exported; by default the merged pair.
+        column : str
+            The column of scores, for SQL. It is quoted.
+        dtype : {"float64", "float32"}
+            The type of scores and answers, for ONNX.
+
+        Returns
+        -------
+        str or bytes
+            Bytes for ONNX.
+
+        Raises
+        ------
+        ValueError
+            If more knots are needed than ``max_knots``, or float32 changes more than ``error``: the
+            message says how much. If an option is out of range, or a value is infinite.
+        TypeError
+            If the map also depends on fields, or nothing is known of a class of your own.
+        ImportError
+            If ONNX is wanted and the package onnx is missing.
+
+        Notes
+        -----
+        Finite scores outside the range of the map have the answer of its nearest end. NULL, NaN and
+        scores beyond 1.7e308 are NULL in SQL; NaN and infinite ones are NaN in ONNX.
+
+        The ONNX model has an input ``score`` of shape [n], and an output ``calibrated`` of that
+        shape. It uses operators of opset 17 only, and computes in double precision.
+
+        Examples
+        --------
+        >>> from streamcal import IsotonicCalibrator
+        >>> calibrator = IsotonicCalibrator(prior=0)
+        >>> calibrator.learn_many([0.25, 0.5, 0.75], [0, 1, 1])
+        >>> print(calibrator.export("sql", column="p"))
+        CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+        CASE WHEN "p" < 0.25e0 THEN 0.0e0
+        WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
+        ELSE 1.0e0 END END
+        """
+        from streamcal.export import options
+
+        return options.export(
+            self,
+            format,
+            error=error,
+            max_knots=max_knots,
+            formula=formula,
+            answer=answer,
+            column=column,
+            dtype=dtype,
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         shape = self._shape()
@@ -276,6 +399,33 @@ class Calibrator(Stateful, Cloned, ABC):
 
     # What the rest of the library calls. A class of your own needs none of it.
 
+    def _map(self, answer: str | None = None) -> Description:
+        """Return the current map, for `export`; nothing else may learn meanwhile."""
+        kind = type(self)
+        if self.fields:
+            raise TypeError(
+                f"`export` is for maps of a score alone, but a {kind.__name__} also depends on the"
+                f" fields {', '.join(map(repr, self.fields))}"
+            )
+        own = [name for name in ("predict_one", "predict_many") if not _is_ours(kind, name)]
+        if own and _is_ours(kind, "_describe"):
+            raise TypeError(
+                f"`export` knows nothing of the map of a {kind.__name__}, which has its own"
+                f" `{own[0]}`: it can't bound an error"
+            )
+        return self._describe() if answer is None else self._describe_answer(answer)
+
+    def _describe(self) -> Description:
+        """Return the current map; a class that can be exported overrides it."""
+        raise TypeError(f"`export` knows nothing of the map of a {type(self).__name__}")
+
+    def _describe_answer(self, answer: str) -> Description:
+        """Return the current map of one of several answers."""
+        raise ValueError(
+            f"`answer` is for a VennAbersCalibrator, which has several: a {type(self).__name__} has"
+            f" one, got {answer!r}"
+        )
+
     def _given_x(self, x: Any) -> dict[str, Any]:
         """Return the values of the fields as an argument, if there are fields."""
         return {"x": x} if self.fields else {}
@@ -293,7 +443,9 @@ class Calibrator(Stateful, Cloned, ABC):
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, score, y, w, **self._keywords(context)),)
+        kind = self._read_time(context.t).kind
+        learn = partial(self.learn_one, score, y, w, **self._keywords(context))
+        return learn, *self._kind_steps(kind)
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
@@ -335,10 +487,15 @@ class Calibrator(Stateful, Cloned, ABC):
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
         """Return what is used of the contexts of a batch, by sample; None if nothing is used.
 
-        By default each is a `Context`.
+        By default each is a `Context`; of a calibrator that learns a batch with its times at once
+        it is what `Times.pack` returns.
         """
         if not self.fields and not self.needs_time:
             return None
+        times = self._read_times(contexts.t, n_samples)
+        if times is not None and self._learns_times():
+            return times.pack()
+        contexts = contexts._replace(t=times)
         samples = contexts.samples(n_samples, self.fields, times=self.needs_time)
         return np.fromiter(samples, object, n_samples)
 
@@ -365,8 +522,9 @@ class Calibrator(Stateful, Cloned, ABC):
 
         ``read`` is what `_read_contexts` returned.
         """
-        if read is None:
-            return predict_learn_known(self, scores, labels, weights)
+        if read is None or read.dtype != object:
+            times = None if read is None else Times.unpack(read)
+            return predict_learn_known(self, scores, labels, weights, times)
         values = np.empty(len(scores))
         rows = zip(scores.tolist(), labels.tolist(), weights.tolist(), strict=True)
         for i, (score, y, w) in enumerate(rows):
@@ -383,12 +541,23 @@ class Calibrator(Stateful, Cloned, ABC):
         """
         return None
 
+    def _contexts_to_predict(self, x: Any, n_samples: int) -> Iterable[Context]:
+        """Return contexts of samples that are only predicted, which need no time; or raise."""
+        if not self.fields:
+            return repeat(NO_CONTEXT)
+        return Contexts(x).samples(n_samples, self.fields)
+
+    def _learns_times(self) -> bool:
+        """Return whether `predict_learn_many` takes `Times`, and needs no fields."""
+        return False
+
     def _batch_steps(
         self,
         scores: NDArray[np.float64],
         y: NDArray[np.float64],
         w: NDArray[np.float64],
         out: NDArray[np.float64],
+        times: Times | None = None,
     ) -> tuple[Step, ...] | None:
         """Return compiled steps that predict and learn samples that were checked, if there are any.
 
@@ -397,7 +566,23 @@ class Calibrator(Stateful, Cloned, ABC):
         kernel = self._batch_kernel()
         if kernel is None:
             return None
-        return (write_to(out, slice(None), partial(kernel.predict_learn_many, scores, y, w)),)
+        return self._steps_of_kernel(kernel, scores, y, w, out, times)
+
+    def _steps_of_kernel(
+        self,
+        kernel: Expert,
+        scores: NDArray[np.float64],
+        y: NDArray[np.float64],
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+        times: Times | None,
+    ) -> tuple[Step, ...]:
+        """Return the steps by which a compiled object predicts and learns a batch."""
+        run = partial(kernel.predict_learn_many, scores, y, w)
+        if times is None:
+            return (write_to(out, slice(None), run),)
+        run = partial(run, times.seconds)
+        return write_to(out, slice(None), run), *self._kind_steps(times.kind)
 
     def _batch_kernel(self) -> Expert | None:
         """Return the compiled object with the same `predict_learn_many`, if there is one."""
@@ -429,6 +614,11 @@ class Calibrator(Stateful, Cloned, ABC):
             check_order(scores, score_vector, labels)
         check_same_length(labels, len(score_vector), "y")
         return score_vector, labels, as_weights(w, len(score_vector))
+
+
+def _is_ours(kind: type, name: str) -> bool:
+    """Return whether a method is one of this library."""
+    return str(getattr(kind, name).__module__).startswith("streamcal.")
 
 
 def is_calibrator(value: object) -> TypeGuard[Calibrator]:
@@ -499,10 +689,11 @@ def predict_learn_known(
     scores: NDArray[np.float64],
     labels: NDArray[np.float64],
     weights: NDArray[np.float64],
+    times: Times | None = None,
 ) -> NDArray[np.float64]:
     """Predict and learn in order; a sample whose label is NaN is only predicted.
 
-    Takes arrays of shape ``(n_samples,)``, returns the predictions in one.
+    Takes arrays of shape ``(n_samples,)``, and perhaps times; returns the predictions in one.
 
     Examples
     --------
@@ -513,13 +704,16 @@ def predict_learn_known(
     """
     known = ~np.isnan(labels)
     if known.all():
-        return calibrator.predict_learn_many(scores, labels, weights)
+        given: dict[str, Any] = {} if times is None else {"t": times}
+        return calibrator.predict_learn_many(scores, labels, weights, **given)
     values = np.empty(len(scores))
     bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(scores)]
     for start, stop in pairwise(bounds):
         run = slice(start, stop)
         if known[start]:
-            values[run] = calibrator.predict_learn_many(scores[run], labels[run], weights[run])
+            given = {} if times is None else {"t": times[run]}
+            samples = scores[run], labels[run], weights[run]
+            values[run] = calibrator.predict_learn_many(*samples, **given)
         else:
             values[run] = calibrator.predict_many(scores[run])
     return values

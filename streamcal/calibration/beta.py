@@ -7,8 +7,15 @@ that is overconfident for one class only. The parameters start at the identity (
 the log loss by online Newton steps, as `streamcal.PlattCalibrator` does.
 """
 
+from datetime import timedelta
+
+import numpy as np
+
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.calibration.probability import CompiledCalibrator
+from streamcal.export.curve import linear, logistic
+from streamcal.export.description import Description, unlearned
+from streamcal.export.maps import Logistic
 from streamcal.kernels.newton import Beta
 
 
@@ -25,9 +32,11 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
         The parameters a and b stay in [0, limit], c in [−limit, limit]; more than 1, at most 1e60.
-    half_life : float, optional
-        The number of samples after which the influence of a sample on the step size is halved, at
-        least 0.1; the map then follows drift. None: steps become ever smaller.
+    half_life : float or timedelta, optional
+        The number of samples after which the influence of a sample on the step size is
+        halved, at least 0.1, or the time after which it is; the map then follows drift.
+        None: steps become ever smaller. With a timedelta, `learn_one` needs the time ``t``
+        of each sample.
     clip : float
         Scores are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5).
 
@@ -53,15 +62,25 @@ class BetaCalibrator(NewtonSteps, CompiledCalibrator):
         gamma: float = 0.1,
         prior: float = 100.0,
         limit: float = 100.0,
-        half_life: float | None = None,
+        half_life: float | timedelta | None = None,
         clip: float = 1e-6,
     ) -> None:
-        self._kernel: Beta = Beta(*self._set_up(gamma, prior, limit, half_life, clip))
+        settings = self._set_up(gamma, prior, limit, half_life, clip)
+        self._kernel: Beta = Beta(*settings, self._seconds)
 
     @property
     def parameters(self) -> tuple[float, float, float]:
         """The current (a, b, c)."""
         return self._kernel.parameters
+
+    def _describe(self) -> Description:
+        if not self.n_samples:
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        of, value = self.parameters, self._kernel.predict_many
+        formula = Logistic.clipped("beta", *of, self.clip)
+        if formula is None:
+            return Description(linear(value, np.empty(0)))
+        return Description(logistic(value, (formula.low, formula.high), of), formula)
 
     def _facts(self) -> dict[str, float]:
         return dict(zip("abc", self.parameters, strict=True))

@@ -37,7 +37,7 @@ from streamcal.calibration.bursts import (
     is_no_outcome,
     read_evidence,
 )
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import NO_MOMENT, Moment, Time, Times, maker_of
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
@@ -46,6 +46,8 @@ from streamcal.calibration.mixture import POWERS, MeanDelay, Mixture, Row, mean_
 from streamcal.calibration.platt import PlattCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label, check_clip
 from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.export.curve import mixture
+from streamcal.export.description import Description, unlearned
 from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.shape import Samples, Shape
@@ -135,6 +137,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     burst open, so watch a hedge by a snapshot. A group has the mean of its rows' weights. A hedge
     with calibrators that may refuse a sample learns all labels one by one.
 
+    *Time.* If a calibrator forgets by time (its half-life or window is a timedelta), each sample
+    needs its time ``t``, when it is learned; those calibrators get it. A late label ages from when
+    it comes, also in a burst. Delays and shares count samples.
+
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
     the error is raised. In a batch the samples before it are learned, and those after it are not.
@@ -196,6 +202,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._held: list[Row] = []  # the labels of the open burst; the compiled hedge looks at it
         # A copy without open burst, for those who read, and what was learned and held then.
         self._closed: tuple[int, int, Self] | None = None
+        if any(calibrator.needs_time for calibrator in own):
+            self.needs_time = True
         self._shares = shares
         self._weights = weights / weights.sum()
         self._set_calibrators(own)
@@ -234,6 +242,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         kept = [calibrator._kept_scores() for calibrator in self._without_burst()._calibrators]
         return max(kept, key=lambda samples: float(samples[1].sum()))
 
+    def _describe(self) -> Description:
+        if not self.n_samples:
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        curves = [calibrator._map().curve for calibrator in self._calibrators]
+        weights = self._mixture.weights
+        return Description(mixture(self.predict_many, curves, weights, self.clip))
+
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
         with self._mutex:
@@ -257,8 +272,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         arrays |= {str(i): state for i, state in enumerate(states)}
         if held:
             all_answers = self._mixture.all_answers
-            arrays["held"] = np.array([(*row[:-1], *all_answers(row.answers)) for row in held])
-        return {**fields, "bursts": list(evidence)}, arrays
+            arrays["held"] = np.array([(*row[:4], *all_answers(row.answers)) for row in held])
+        if held and self.needs_time:
+            arrays["times"] = np.array([row.t for row in held])
+        return {**fields, "bursts": list(evidence), **self._freeze_kind()}, arrays
 
     @classmethod
     def _check_room(cls, parameters: Fields, arrays: Arrays) -> None:
@@ -272,6 +289,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         for i, calibrator in enumerate(self._calibrators):
             fill(calibrator, arrays, str(i))
         self._mixture.thaw(fields, arrays)
+        self._thaw_kind(fields)
         self._evidence = read_evidence(fields["bursts"])
         self._held += self._read_held(arrays) if "held" in arrays else []
         is_possible = not self._held or self._evidence.shared is not False
@@ -291,7 +309,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(((others >= 0.0) & (others <= 1.0)).all(), "held labels must be in [0, 1]")
         most = self._mixture.n_samples
         require(((served >= 0.0) & (served <= most)).all(), "tickets must be of this hedge")
-        return [Row(p, y, w, at, tuple(answers)) for p, y, w, at, *answers in held.tolist()]
+        times = np.full(len(held), np.nan)
+        if self.needs_time:
+            times = array_of(arrays, "times", len(held))
+            require(self._kind is not None and np.isfinite(times).all(), "labels must have times")
+        return [
+            Row(p, y, w, at, tuple(answers), t)
+            for (p, y, w, at, *answers), t in zip(held.tolist(), times.tolist(), strict=True)
+        ]
 
     # Weights --------------------------------------------------------------------------------------
 
@@ -338,8 +363,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         """Learn the labels of the open burst, if there is one: a prediction ends it."""
         with self._mutex:
             if len(self._held) == 1:
-                learn, set_delay = self._steps_of_lone(self._held[0])
-                self._do((learn, self._held.clear, set_delay))
+                learn, set_known = self._steps_of_lone(self._held[0], self._kind)
+                self._do((learn, self._held.clear, set_known))
             else:
                 self._do(self._plan_to_close().steps)
 
@@ -353,11 +378,16 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _plan(self) -> "_Plan":
         """Return a plan without steps."""
-        return _Plan([], self._mixture.n_samples, self._mixture.delay, self._evidence)
+        delay, evidence = self._mixture.delay, self._evidence
+        return _Plan([], self._mixture.n_samples, delay, evidence, self._kind)
 
-    def _plan_to_close(self) -> "_Plan":
-        """Return the plan that closes the open burst, if there is one."""
+    def _plan_to_close(self, kind: str | None = None) -> "_Plan":
+        """Return the plan that closes the open burst, if there is one.
+
+        ``kind`` is that of the times of what is learned then.
+        """
         plan = self._plan()
+        plan.kind = kind or plan.kind
         if self._held:
             self._plan_burst(plan, self._held)
         return plan
@@ -379,22 +409,24 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     def _plan_row(self, plan: "_Plan", row: Row) -> None:
         """Learn a sample with its ticket."""
         delay = plan.count(plan.n_samples - row.n_served)
-        plan.steps.append(self._mixture.learn_row(row, delay))
+        plan.steps.append(self._mixture.learn_row(row, delay, kind=plan.kind))
 
-    def _steps_of_lone(self, row: Row) -> tuple[Step, Step]:
+    def _steps_of_lone(self, row: Row, kind: str | None) -> tuple[Step, Step]:
         """Return what learns a label with a ticket by itself, as `_plan_row` does."""
         mixture = self._mixture
         delay = mixture.delay.after(mixture.kernel.n_samples - row.n_served)
-        return mixture.learn_row(row, delay.mean), mixture.set_delay(delay)
+        learn = mixture.learn_row(row, delay.mean, kind=kind)
+        return learn, self._set_delay(delay, kind)
 
     def _plan_group(self, plan: "_Plan", rows: list[Row], w: float) -> None:
         """Learn samples with the tickets of their predictions as one group of weight ``w``."""
         delay = plan.count(mean_lateness(rows, plan.n_samples))
-        plan.steps.append(self._mixture.learn_rows(rows, w, delay))
+        plan.steps.append(self._mixture.learn_rows(rows, w, delay, plan.kind))
 
-    def _plan_late(self, row: Row) -> "_Plan":
+    def _plan_late(self, row: Row, kind: str | None) -> "_Plan":
         """Return the plan that learns a label with a ticket, or lets it wait for its burst."""
         plan, held = self._plan(), self._held
+        plan.kind = kind or plan.kind
         if row.n_served > plan.n_samples:  # the prediction of this ticket has closed the burst
             self._plan_burst(plan, held)
             held, row = [], row._replace(n_served=min(row.n_served, plan.n_samples))
@@ -420,7 +452,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _set_known(self, plan: "_Plan") -> Step:
         set_evidence = partial(setattr, self, "_evidence", plan.evidence)
-        return partial(do_all, self._mixture.set_delay(plan.delay), set_evidence)
+        return partial(do_all, self._set_delay(plan.delay, plan.kind), set_evidence)
+
+    def _set_delay(self, delay: MeanDelay, kind: str | None) -> Step:
+        """Return the step that sets the mean delay, and the kind of times if this is the first."""
+        set_delay, set_kind = self._mixture.set_delay(delay), self._kind_steps(kind)
+        return partial(do_all, set_delay, *set_kind) if set_kind else set_delay
 
     def _without_burst(self) -> Self:
         """Return this hedge, or a copy whose burst is closed: reading closes none."""
@@ -461,6 +498,9 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         ticket : Ticket, optional
             The ticket that `serve_one` returned with its prediction. Without it the weights follow
             from the current predictions.
+        t : datetime or float
+            The time at which the label is learned, if a calibrator forgets by time. A late label
+            ages from then on.
 
         Raises
         ------
@@ -471,11 +511,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         is_one = type(w) is float and w == 1.0
         sample = as_probability(score), as_label(y), 1.0 if is_one else as_weight(w)
         with self._mutex:
-            mixture = self._mixture
-            if ticket is None and not mixture.delay.mean and not self._held:  # the usual case
+            mixture, moment = self._mixture, self._read_time(t)
+            usual = ticket is None and not mixture.delay.mean and not self._held
+            if usual and moment is NO_MOMENT:
                 self._kernel.learn(*sample, 0.0)
+            elif usual and moment.kind == self._kind:  # else this is the first time
+                self._kernel.learn(*sample, 0.0, None, None, moment.for_kernel())
             else:
-                self._do(self._steps(*sample, ticket))
+                self._do(self._steps(*sample, ticket, moment))
 
     def _do(self, steps: Sequence[Step]) -> None:
         """Learn by steps; the last one, which sets the mean delay, is done if a sample counts."""
@@ -490,23 +533,27 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             raise
 
     def _steps(
-        self, p: float, y: float, w: float, ticket: Ticket | None = None
+        self, p: float, y: float, w: float, ticket: Ticket | None, moment: Moment
     ) -> tuple[Step, ...]:
         """Return what learns a sample that was checked; the last of several sets the mean delay."""
-        mixture = self._mixture
+        mixture, kind = self._mixture, moment.kind
         if ticket is None and not mixture.delay.mean and not self._held:  # the usual case
-            return (partial(mixture.kernel.learn, p, y, w, 0.0),)
+            if kind is None:
+                return (partial(mixture.kernel.learn, p, y, w, 0.0),)
+            given = p, y, w, 0.0, None, None, moment.for_kernel()
+            return partial(mixture.kernel.learn, *given), *self._kind_steps(kind)
         if ticket is not None:
-            row = tuple.__new__(Row, (p, y, w, *self._read_ticket(ticket)))
+            row = tuple.__new__(Row, (p, y, w, *self._read_ticket(ticket), moment.seconds))
             if not self._held and self._evidence.shared is False:
-                return self._steps_of_lone(row)
+                return self._steps_of_lone(row, kind)
             if not self._held and not is_no_outcome(y):
-                return (partial(self._held.append, row),)
-            return tuple(self._plan_late(row).steps)
-        plan = self._plan_to_close()
+                return partial(self._held.append, row), *self._kind_steps(kind)
+            return tuple(self._plan_late(row, kind).steps)
+        plan = self._plan_to_close(kind)
         delay = plan.count(0.0)
-        plan.steps.append(partial(mixture.kernel.learn, p, y, w, delay))
-        return *plan.steps, mixture.set_delay(plan.delay)
+        given = p, y, w, delay, None, None, moment.for_kernel()
+        plan.steps.append(partial(mixture.kernel.learn, *given))
+        return *plan.steps, self._set_delay(plan.delay, kind)
 
     def _learn_steps(
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
@@ -514,7 +561,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if type(self).learn_one is not HedgedCalibrator.learn_one:
             return super()._learn_steps(score, y, w, context)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        return self._steps(as_probability(score), as_label(y), weight, context.ticket)
+        moment = self._read_time(context.t)
+        return self._steps(as_probability(score), as_label(y), weight, context.ticket, moment)
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the mixture's probability for a score in [0, 1].
@@ -593,13 +641,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         (3, 0.61)
         """
         with self._mutex:
-            self._do(self._steps_of_group(scores, y, w, Contexts(x, tickets)))
+            self._do(self._steps_of_group(scores, y, w, Contexts(x, tickets, t)))
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         if type(self).learn_group is not HedgedCalibrator.learn_group:
-            return (partial(self.learn_group, scores, y, w, tickets=contexts.ticket),)
+            given: dict[str, Any] = {"t": contexts.t} if self.needs_time else {}
+            return (partial(self.learn_group, scores, y, w, tickets=contexts.ticket, **given),)
         return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
@@ -612,19 +661,19 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         labels = [as_label(label) for label in of_rows.tolist()]
         n_rows = len(rows)
         given = [*contexts.rows(n_rows, fields=False)]
-        weight = as_weight(w)
+        weight, moment = as_weight(w), self._read_time(contexts.t)
         if not n_rows:
             return ()
         if n_rows < 2:  # learned as any other sample
             return self._learn_steps(rows[0], labels[0], weight, given[0])
         part = as_weight(weight / n_rows)
-        closed, plan = self._without_burst(), self._plan_to_close()
+        closed, plan = self._without_burst(), self._plan_to_close(moment.kind)
         group = []
         for p, label, context in zip(rows, labels, given, strict=True):
             ticket = closed.serve_one(p).ticket if context.ticket is None else context.ticket
-            group.append(Row(p, label, part, *closed._read_ticket(ticket)))
+            group.append(Row(p, label, part, *closed._read_ticket(ticket), moment.seconds))
         self._plan_group(plan, group, weight)
-        return *plan.steps, self._mixture.set_delay(plan.delay)
+        return *plan.steps, self._set_delay(plan.delay, plan.kind)
 
     # Many samples ---------------------------------------------------------------------------------
 
@@ -653,7 +702,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, in compiled loops."""
-        self.predict_learn_many(scores, y, w)
+        self.predict_learn_many(scores, y, w, t=t)
 
     def predict_learn_many(
         self,
@@ -668,13 +717,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         samples = self._check_samples(scores, y, w)
         values = np.empty(len(samples[0]))
         with self._mutex, no_fork:
-            do_all(*self._run_steps(*samples, values))
+            times = self._read_times(t, len(values))
+            do_all(*self._run_steps(*samples, values, times))
         return like_given(values, scores)
 
     def _sampler(self) -> Callable[[float, float, float], float] | None:
         names = "learn_one", "predict_one", "predict_learn_many"
         own = all(getattr(type(self), name) is getattr(HedgedCalibrator, name) for name in names)
-        return self._predict_learn_one if own else None
+        return self._predict_learn_one if own and not self.needs_time else None
 
     def _predict_learn_one(self, p: float, y: float, w: float) -> float:
         """Predict, then learn a sample that was checked; if ``y`` is NaN, only predict."""
@@ -693,9 +743,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         y: NDArray[np.float64],
         w: NDArray[np.float64],
         out: NDArray[np.float64],
+        times: Times | None = None,
     ) -> tuple[Step, ...] | None:
         own = type(self).predict_learn_many is HedgedCalibrator.predict_learn_many
-        return self._run_steps(scores, y, w, out) if own else None
+        return self._run_steps(scores, y, w, out, times) if own else None
+
+    def _learns_times(self) -> bool:
+        return type(self).predict_learn_many is HedgedCalibrator.predict_learn_many
 
     def _run_steps(
         self,
@@ -703,13 +757,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         y: NDArray[np.float64],
         w: NDArray[np.float64],
         out: NDArray[np.float64],
+        times: Times | None,
     ) -> tuple[Step, ...]:
-        plan = self._plan_to_close()
+        plan = self._plan_to_close(None if times is None else times.kind)
         plan.delay, delays = plan.delay.after_each(np.ones(len(scores), np.bool_))
         # Compiled ones run no Python code, in which a signal handler may raise.
         learners = [calibrator._batch_kernel() or calibrator for calibrator in self._calibrators]
         run = partial(self._kernel.run, learners, scores, y, w, delays)
-        return *plan.steps, write_to(out, slice(None), run), self._mixture.set_delay(plan.delay)
+        if times is not None:
+            run = partial(run, times.seconds, maker_of(times.kind))
+        set_known = self._set_delay(plan.delay, plan.kind)
+        return *plan.steps, write_to(out, slice(None), run), set_known
 
 
 @dataclass(slots=True)
@@ -720,6 +778,7 @@ class _Plan:
     n_samples: int
     delay: MeanDelay
     evidence: Evidence
+    kind: str | None  # of times
 
     def count(self, late: float) -> float:
         """Count one more sample, which is so late; return the mean delay."""

@@ -7,17 +7,16 @@ with every sample. They are read from a sketch of a few hundred cells, which als
 so that the current bins contain the labels of all their samples.
 """
 
+from datetime import timedelta
+
 import numpy as np
 
 from streamcal._state import Arrays, Fields, array_of, as_float, require
-from streamcal._validation import (
-    LARGEST,
-    check_count,
-    check_half_life,
-    check_within,
-    growth_per_sample,
-)
+from streamcal._validation import LARGEST, check_count, check_within, growth_per_sample
+from streamcal.calibration.clock import check_forgetting, in_samples, in_seconds
 from streamcal.calibration.probability import MOST_BINS, CompiledCalibrator
+from streamcal.export.curve import steps
+from streamcal.export.description import Description, unlearned
 from streamcal.kernels.histogram import CELLS_PER_BIN, LARGEST_GROWTH, Histogram
 from streamcal.notebook.shape import Samples
 
@@ -32,8 +31,10 @@ class HistogramCalibrator(CompiledCalibrator):
     ----------
     n_bins : int
         The number of bins, from 1 to 1,000,000.
-    half_life : float, optional
-        The number of samples after which the weight of a sample is halved, at least 0.1.
+    half_life : float or timedelta, optional
+        The number of samples after which the weight of a sample is halved, at least 0.1, or
+        the time after which it is. With a timedelta, `learn_one` needs the time ``t`` of
+        each sample.
     prior : float
         The weight of a pseudo-sample in each bin whose label is the bin's mean score, from 0 to
         1e60. It keeps predictions away from 0 and 1 while a bin has few samples.
@@ -53,23 +54,32 @@ class HistogramCalibrator(CompiledCalibrator):
     """
 
     def __init__(
-        self, n_bins: int = 15, half_life: float | None = None, prior: float = 1.0
+        self, n_bins: int = 15, half_life: float | timedelta | None = None, prior: float = 1.0
     ) -> None:
         check_count(n_bins, "n_bins", 1, MOST_BINS)
-        check_half_life(half_life)
+        check_forgetting(half_life)
         check_within(prior, "prior", f"[0, {LARGEST:g}]")
         self.n_bins = n_bins
         self.half_life = half_life
         self.prior = prior
-        self._kernel: Histogram = Histogram(n_bins, growth_per_sample(half_life), prior)
+        if isinstance(half_life, timedelta):
+            self.needs_time = True
+        rate = growth_per_sample(in_samples(half_life))
+        self._kernel: Histogram = Histogram(n_bins, rate, prior, in_seconds(half_life))
 
     def _kept_scores(self) -> Samples:
-        cells, _ = self._kernel.state()
+        cells, *_ = self._kernel.state()
         return cells[:, 0], cells[:, 1]
 
+    def _describe(self) -> Description:
+        cells, *_ = self._kernel.state()
+        if not len(cells):
+            return unlearned(0.0, 1.0, of_probabilities=True)
+        return Description(steps(self._kernel.predict_many, cells[1:, 0].copy()))
+
     def _freeze(self) -> tuple[Fields, Arrays]:
-        rows, growth = self._kernel.state()
-        return {"growth": growth}, {"cells": rows}
+        rows, growth, now = self._kernel.state()
+        return {"growth": growth, **self._freeze_clock(now)}, {"cells": rows}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         cells = array_of(arrays, "cells", None, 4)
@@ -84,4 +94,4 @@ class HistogramCalibrator(CompiledCalibrator):
         )
         for total in sums:  # of labels and of scores, which are in [0, 1]
             require((total >= 0.0).all() and (total <= weights).all(), "sums must be in range")
-        self._kernel.restore(cells, growth)
+        self._kernel.restore(cells, growth, self._thaw_clock(fields))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamcal import losses
 from streamcal._frames import like_given
-from streamcal._state import Arrays, Fields, as_float, as_int
+from streamcal._state import Arrays, Fields, array_of, as_float, as_int
 from streamcal._validation import (
     LARGEST,
     SMALLEST,
@@ -19,17 +20,18 @@ from streamcal._validation import (
     as_weight,
     check_choice,
     check_count,
-    check_half_life,
     check_within,
     growth_per_sample,
 )
-from streamcal._whole import Step
+from streamcal._whole import Step, do_all
 from streamcal.calibration._statistics import statistics_of
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, check_forgetting, check_window, in_samples, in_seconds
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import Ticket
+from streamcal.export.curve import linear, steps
+from streamcal.export.description import Description, unlearned
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation, Staircase
 from streamcal.isotonic.sums import sum_bounds
@@ -41,6 +43,7 @@ from streamcal.losses.names import get_mean
 from streamcal.notebook.shape import Samples, Shape
 
 _FEWEST_SCORES = 8
+_VANISHED = 2.0**-390  # a weight that is nothing beside that of a new sample
 _PRIORS = f"[0, {LARGEST:g}]"
 
 
@@ -55,11 +58,13 @@ class IsotonicCalibrator(Calibrator):
     ----------
     loss : str or MeanLoss
         What to minimise; see `streamcal.losses`. ``"log"`` is for probabilities of labels 0 and 1.
-    window : int, optional
-        The number of samples that count: the most recent ones.
-    half_life : float, optional
-        The number of samples after which the weight of a sample has halved, at least 0.1. The map
-        is exact for these weights. It can be combined with ``window``.
+    window : int or timedelta, optional
+        The number of samples that count: the most recent ones. With a timedelta those count that
+        are younger than that when the newest sample was learned.
+    half_life : float or timedelta, optional
+        The number of samples after which the weight of a sample has halved, at least 0.1; or the
+        time after which it has. The map is exact for these weights. It can be combined with
+        ``window``.
     prior : float
         The weight of two pseudo-samples, which keep probabilities away from 0 and 1: one with the
         highest label below all scores, and one with the lowest label above them. 0: none. Only the
@@ -85,10 +90,18 @@ class IsotonicCalibrator(Calibrator):
     removed, the rounding errors of the sums of that score remain until it has no samples. In a
     window, the others are summed again if the removed sample weighed a million times as much.
 
+    *Time.* Where ``window`` or ``half_life`` is a timedelta, `learn_one` needs the time ``t`` at
+    which a sample is learned: a `datetime`, with or without a zone, or seconds from any origin;
+    these don't mix. Older samples age when it is learned, so a prediction is at the time of the
+    newest sample. A time that goes back counts as equal to it, since streams are a little out of
+    order and a running service can't refuse an event.
+
     Memory: about 39 bytes per distinct score, more if nearly every score is a block of its own; and
-    16 bytes per sample in a window, or 24 if a weight or label needs more than 32 bits. Some calls
+    16 bytes per sample in a window, or 24 if a weight or label needs more than 32 bits, and 8 more
+    for its time. Some calls
     of `learn_one` take O(n): one in ``max_scores`` / 8 new scores when ``max_scores`` is reached,
-    and one in 128 half-lives.
+    and one in 128 half-lives. When a window of time has stood still, all that is too old leaves at
+    once.
 
     Weights must be from 1e-60 to 1e60, statistics of labels at most 1e60 in absolute value. With a
     half-life, a score is dropped when its weight is below 2**-400 of that of a new sample.
@@ -117,21 +130,30 @@ class IsotonicCalibrator(Calibrator):
     >>> calibrator.unlearn_one(0.7, False)
     >>> round(calibrator.predict_one(0.65), 3), calibrator.n_samples
     (0.667, 4)
+
+    With a half-life of an hour, a sample that is an hour old has the weight 1/2:
+
+    >>> from datetime import datetime, timedelta
+    >>> calibrator = IsotonicCalibrator(half_life=timedelta(hours=1), prior=0)
+    >>> calibrator.learn_one(0.6, True, t=datetime(2025, 1, 1, 12))
+    >>> calibrator.learn_one(0.6, False, t=datetime(2025, 1, 1, 13))
+    >>> round(calibrator.predict_one(0.6), 3)
+    0.333
     """
 
     def __init__(
         self,
         loss: losses.MeanLossName | losses.Loss = "log",
         *,
-        window: int | None = None,
-        half_life: float | None = None,
+        window: int | timedelta | None = None,
+        half_life: float | timedelta | None = None,
         prior: float = 1.0,
         interpolation: Interpolation = "linear",
         max_scores: int = 1_000_000,
     ) -> None:
-        check_count(window, "window", optional=True)
+        check_window(window)
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
-        check_half_life(half_life)
+        check_forgetting(half_life)
         check_count(max_scores, "max_scores", _FEWEST_SCORES)
         check_within(prior, "prior", _PRIORS)
         self.loss = loss
@@ -147,13 +169,17 @@ class IsotonicCalibrator(Calibrator):
         self._plain_labels = self._statistics.are_labels
         self._plain_values = type(self._loss).link is losses.MeanLoss.link
         self._step = interpolation == "step"
+        if isinstance(window, timedelta) or isinstance(half_life, timedelta):
+            self.needs_time = True
         self._regression = IsotonicRegression(
-            window=window or 0,
-            rate=growth_per_sample(half_life),
+            window=0 if window is None or isinstance(window, timedelta) else window,
+            rate=growth_per_sample(in_samples(half_life)),
             prior=prior if self._loss.prior_labels is not None else 0.0,
             labels=self._statistics.bounds,
             means=means,
             max_scores=max_scores,
+            half_life=in_seconds(half_life),
+            time_window=in_seconds(window) if isinstance(window, timedelta) else 0.0,
         )
 
     @property
@@ -193,6 +219,9 @@ class IsotonicCalibrator(Calibrator):
             The weight, positive.
         x, ticket
             Not used, see `Calibrator`.
+        t : datetime or float
+            The time, if ``window`` or ``half_life`` is a timedelta: a `datetime` or seconds.
+            One before that of the newest sample counts as equal to it.
 
         Raises
         ------
@@ -201,6 +230,15 @@ class IsotonicCalibrator(Calibrator):
         TypeError
             If an argument is not a number; nothing is learned.
         """
+        if self.needs_time:
+            seconds, kind = self._read_time(t)
+            if kind != self._kind:  # the first time
+                do_all(*self._steps(score, y, w, t))
+                return
+            plain = type(score) is type(y) is type(w) is float and self._plain_labels
+            if not (plain and self._regression.learn(score, y, w, seconds)):
+                self._regression.learn(*self._check_sample(score, y, w), seconds)
+            return
         try:
             s = y + 0.0 if self._plain_labels else self._statistics.of(y)
             learned = self._regression.learn(score, s, w)
@@ -232,6 +270,15 @@ class IsotonicCalibrator(Calibrator):
     ) -> Sequence[Step]:
         if type(self).learn_one is not IsotonicCalibrator.learn_one:
             return super()._learn_steps(score, y, w, context)
+        return self._steps(score, y, w, context.t)
+
+    def _steps(self, score: float, y: float, w: float, t: Time | None) -> Sequence[Step]:
+        """Return what learns a sample, after checks."""
+        if self.needs_time:
+            moment = self._read_time(t)
+            sample = self._check_sample(score, y, w)
+            learn = partial(self._regression.learn, *sample, moment.seconds)
+            return learn, *self._kind_steps(moment.kind)
         if type(score) is type(y) is type(w) is float and self._plain_labels:  # the usual case
             low, high = self._statistics.bounds
             in_range = low <= y <= high and 0.0 <= y <= 1.0 and SMALLEST <= w <= LARGEST
@@ -319,7 +366,7 @@ class IsotonicCalibrator(Calibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
-        self._learn_samples(scores, y, w, predict=False)
+        self._learn_samples(scores, y, w, t, predict=False)
 
     def predict_learn_many(
         self,
@@ -331,26 +378,34 @@ class IsotonicCalibrator(Calibrator):
         t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        return like_given(self._learn_samples(scores, y, w, predict=True), scores)
+        return like_given(self._learn_samples(scores, y, w, t, predict=True), scores)
 
     def _learn_samples(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, t: Any, *, predict: bool
     ) -> NDArray[np.float64]:
         """Learn samples in order; return what was predicted before each, if it is asked for."""
         score_vector, labels, weights = self._check_samples(scores, y, w)
         s = np.ascontiguousarray(self._loss.statistic(labels))
+        times = self._read_times(t, len(score_vector))
         if not predict and self._learn_first(score_vector, s, weights):
             return s[:0]
         brackets = np.empty((len(score_vector) if predict else 0, 3))
-        self._regression.predict_learn_many(score_vector, s, weights, self._step, brackets)
+        learn = partial(
+            self._regression.predict_learn_many, score_vector, s, weights, self._step, brackets
+        )
+        if times is None:
+            learn()
+        else:
+            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
         return self._interpolate(score_vector[: len(brackets)], brackets)
 
     def _learn_first(
         self, scores: NDArray[np.float64], s: NDArray[np.float64], w: NDArray[np.float64]
     ) -> bool:
         """Learn the first samples at once, sorted; return False, unchanged, if that can't be."""
-        most = min(self.window or self.max_scores, self.max_scores)
-        if self.n_samples or self.half_life is not None or not 1 < len(scores) <= most:
+        if self.n_samples or self.half_life is not None or isinstance(self.window, timedelta):
+            return False
+        if not 1 < len(scores) <= min(self.window or self.max_scores, self.max_scores):
             return False
         # Another thread may write to the arrays: own copies are checked, or the loop skips samples.
         scores, s, w = np.array(scores), np.array(s), np.array(w)
@@ -375,11 +430,14 @@ class IsotonicCalibrator(Calibrator):
     def _sampler(self) -> Callable[[float, float, float], float] | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
-        if not plain or not self._learns_all():
+        if not plain or not self._learns_all() or self.needs_time:
             return None
         nearest = self._loss.z_range.clip
         low, high = nearest(-math.inf), nearest(math.inf)
         return partial(self._regression.predict_learn, self._step, low, high)
+
+    def _learns_times(self) -> bool:
+        return type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
@@ -425,6 +483,18 @@ class IsotonicCalibrator(Calibrator):
         if not len(blocks):
             return super().snapshot()
         return Snapshot(self._make_staircase(blocks, bounds, growth).__call__, n_samples)
+
+    def _describe(self) -> Description:
+        blocks, *_ = self._regression.walk(anchored=True)
+        if not len(blocks):
+            nearest = self._loss.z_range.clip
+            ends = nearest(-math.inf), nearest(math.inf)
+            return unlearned(*ends, of_probabilities=False)
+        lower, upper = blocks.T[:2]
+        if self._step:
+            return Description(steps(self._predict, lower[1:]), None, of_probabilities=False)
+        kinks = np.concatenate([lower, upper])
+        return Description(linear(self._predict, kinks), None, of_probabilities=False)
 
     def _facts(self) -> dict[str, int]:
         found = {"distinct scores": self.n_scores}
@@ -475,7 +545,8 @@ class IsotonicCalibrator(Calibrator):
         """Learn all samples of another calibrator as well; O(n_scores) of both.
 
         The map is then that of the samples of both streams; their order does not matter. With
-        half-lives, the newest samples of both get the same weight. Also ``calibrator += other``.
+        half-lives that count, the newest samples of both get the same weight; with those of time,
+        the weight of each sample is that of its age. Also ``calibrator += other``.
 
         Raises
         ------
@@ -484,7 +555,7 @@ class IsotonicCalibrator(Calibrator):
         ValueError
             If the loss or the half-life differs, if one of the two has a window, whose order in
             time is not known across streams, or if there are more than 2**53 samples in all.
-            Nothing changes.
+            Nothing changes. Also if their times are of different kinds.
 
         Examples
         --------
@@ -507,6 +578,16 @@ class IsotonicCalibrator(Calibrator):
                 f"`merge` needs calibrators without a window, got {self.window} and {other.window}"
             )
         scores, sums, counts, growth, n_merged = other._regression.samples()
+        now, latest = other._regression.now, self._regression.now
+        if now == now:  # of samples with times
+            self._check_kind(other._kind or self._kind, other)
+            self._kind = self._kind or other._kind
+            self._regression.advance(now)
+            if now < latest:
+                sums = sums * 2.0 ** -((latest - now) / in_seconds(self.half_life))
+                kept = sums[0] / growth > _VANISHED
+                scores, sums = scores[kept], np.ascontiguousarray(sums[:, kept])
+                counts = counts[kept]
         if not self._regression.absorb(scores, sums, counts, growth, n_merged):
             raise ValueError(
                 f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
@@ -519,12 +600,14 @@ class IsotonicCalibrator(Calibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._regression.state()
-        return fields, arrays
+        return {**fields, **self._freeze_clock(fields.get("now", math.nan))}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         n_merged = as_int(fields["n_merged"], "n_merged")
-        numbers = {"growth": growth, "n_merged": n_merged}
+        numbers = {"growth": growth, "n_merged": n_merged, "now": self._thaw_clock(fields)}
+        if isinstance(self.window, timedelta):
+            arrays = {**arrays, "times": array_of(arrays, "times", None)}
         self._regression.read(numbers, arrays, sum_bounds(self._loss))
 
 

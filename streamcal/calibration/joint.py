@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from river.base.typing import ClfTarget
@@ -12,15 +12,17 @@ from streamcal._state import Stateful
 from streamcal._state.clone import Cloned
 from streamcal._validation import as_probability
 from streamcal._whole import Step
+from streamcal.calibration.clock import Time, Timed
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import Shape, Vector
 
 
-class JointCalibrator(Stateful, Cloned, ABC):
+class JointCalibrator(Timed, Stateful, Cloned, ABC):
     """An online map from the probabilities of all labels to calibrated ones.
 
     A `streamcal.Calibrator` maps one score, and `streamcal.CalibratedClassifier` has one for each
     label. A joint calibrator maps the probabilities of all labels; the set of labels may change.
+    One that forgets by time ``needs_time``: `learn_one` gets the time ``t`` of the sample.
 
     Examples
     --------
@@ -36,8 +38,13 @@ class JointCalibrator(Stateful, Cloned, ABC):
     is_joint: ClassVar[bool] = True
 
     @abstractmethod
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
-        """Learn that the model's probabilities ``raw`` were followed by the label ``y``."""
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
+        """Learn that the model's probabilities ``raw`` were followed by the label ``y``.
+
+        ``t`` is the time at which it is learned, where ``needs_time`` is true.
+        """
 
     @abstractmethod
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
@@ -46,17 +53,28 @@ class JointCalibrator(Stateful, Cloned, ABC):
         They lie in [0, 1] and sum to 1; the state does not change.
         """
 
+    def export(self, *args: object, **options: object) -> NoReturn:
+        """Raise ``TypeError``: only maps of one score are exported, see `Calibrator.export`."""
+        raise TypeError(
+            f"`export` is for maps of one score, but a {type(self).__name__} maps the probabilities"
+            " of all labels at once: keep its `to_bytes`, and serve with Python"
+        )
+
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         """Return what learns a sample, for `do_all`; it is compiled but in a class of your own."""
-        return (partial(self.learn_one, raw, y, w),)
+        given: dict[str, Any] = {"t": t} if self.needs_time else {}
+        return (partial(self.learn_one, raw, y, w, **given),)
 
     def _group_steps(
-        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+        self,
+        rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]],
+        w: float,
+        t: Time | None = None,
     ) -> Sequence[Step]:
         """Return what learns rows one after the other, each with weight ``w``, for `do_all`."""
-        return [step for raw, y in rows for step in self._learn_steps(raw, y, w)]
+        return [step for raw, y in rows for step in self._learn_steps(raw, y, w, t)]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -5,6 +5,7 @@
 `streamcal.kernels.hedge`; it is explained in `streamcal.HedgedCalibrator`.
 """
 
+import math
 from array import array
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT, as_number
 from streamcal._whole import Step
+from streamcal.calibration.clock import Moment
 from streamcal.calibration.tickets import OtherTicketError, Ticket, check_ticket_type
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.plain import are_in_unit
@@ -73,7 +75,8 @@ class MeanDelay(NamedTuple):
 class Row(NamedTuple):
     """A label with what was served.
 
-    ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it.
+    ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it, and
+    ``t`` is when the label came, in seconds, where calibrators forget by time.
     """
 
     score: float
@@ -81,6 +84,7 @@ class Row(NamedTuple):
     w: float
     n_served: float
     answers: tuple[float, ...]
+    t: float = math.nan
 
 
 class Mixture:
@@ -190,22 +194,32 @@ class Mixture:
         """Return the step that sets the mean delay."""
         return partial(setattr, self, "delay", delay)
 
-    def learn_row(self, row: Row, delay: float, current: Any = None) -> Step:
+    def learn_row(
+        self, row: Row, delay: float, current: Any = None, kind: str | None = None
+    ) -> Step:
         """Return the step that learns a label with what was served.
 
-        ``delay`` is the mean delay. ``current`` stands for what the experts predict now.
+        ``delay`` is the mean delay. ``current`` stands for what the experts predict now. ``kind``
+        is that of the times of rows.
         """
-        p, y, w, _, answers = row
-        return partial(self.kernel.learn, p, y, w, delay, answers, current)
+        p, y, w, _, answers, t = row
+        moment = Moment(t, kind).for_kernel()
+        return partial(self.kernel.learn, p, y, w, delay, answers, current, moment)
 
-    def learn_rows(self, rows: Sequence[Row], w: float, delay: float) -> Step:
-        """Return the step that learns labels with what was served as one group of weight ``w``."""
+    def learn_rows(
+        self, rows: Sequence[Row], w: float, delay: float, kind: str | None = None
+    ) -> Step:
+        """Return the step that learns labels with what was served as one group of weight ``w``.
+
+        Its time is that of the last row.
+        """
         scores, y, *_ = zip(*rows, strict=True)
         answers = np.array([self.all_answers(row.answers) for row in rows])
         served, mixtures = np.hsplit(answers, [self._n])
         mixtures = mixtures.clip(self._clip, 1.0 - self._clip)
         given = list(scores), np.array(y), w, delay, served.copy(), mixtures
-        return partial(self.kernel.learn_group, *given)
+        moment = Moment(rows[-1].t, kind).for_kernel()
+        return partial(self.kernel.learn_group, *given, moment)
 
     def all_answers(self, answers: tuple[float, ...]) -> tuple[float, ...]:
         """Return the predictions on a ticket; those of the rows are repeated for each power."""

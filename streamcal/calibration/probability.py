@@ -21,7 +21,7 @@ from streamcal._validation import (
     as_weight,
     check_within,
 )
-from streamcal._whole import Step
+from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
@@ -76,11 +76,27 @@ class CompiledCalibrator(ProbabilityCalibrator):
         ValueError, TypeError
             If an argument is not such a number or ``w`` is not from 1e-60 to 1e60.
         """
+        if self.needs_time:
+            self._learn_at(score, y, w, t)
+            return
         plain = type(score) is type(y) is type(w) is float and w == 1.0
         if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls
             self._kernel.learn(score, y, w)
         else:
             self._kernel.learn(as_probability(score), as_label(y), as_weight(w))
+
+    def _learn_at(self, score: float, y: float, w: float, t: Time | None) -> None:
+        """Do what `learn_one` does, where time is needed."""
+        seconds, kind = self._read_time(t)
+        if kind != self._kind:  # the first time
+            do_all(*self._steps(score, y, w, t))
+            return
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        plain = type(score) is type(y) is float
+        if plain and 0.0 <= score <= 1.0 and 0.0 <= y <= 1.0:  # quicker than calls
+            self._kernel.learn(score, y, weight, seconds)
+        else:
+            self._kernel.learn(as_probability(score), as_label(y), weight, seconds)
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the calibrated probability of ``score`` in [0, 1].
@@ -104,7 +120,7 @@ class CompiledCalibrator(ProbabilityCalibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
-        self.predict_learn_many(scores, y, w)
+        self.predict_learn_many(scores, y, w, t=t)
 
     def predict_learn_many(
         self,
@@ -116,7 +132,13 @@ class CompiledCalibrator(ProbabilityCalibrator):
         t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in one compiled loop; see `Calibrator`."""
-        values = self._kernel.predict_learn_many(*self._check_samples(scores, y, w))
+        samples = self._check_samples(scores, y, w)
+        times = self._read_times(t, len(samples[0]))
+        if times is None:
+            values = self._kernel.predict_learn_many(*samples)
+        else:
+            values = np.empty(len(samples[0]))
+            do_all(*self._steps_of_kernel(self._kernel, *samples, values, times))
         return like_given(values, scores)
 
     def _learn_steps(
@@ -124,16 +146,30 @@ class CompiledCalibrator(ProbabilityCalibrator):
     ) -> Sequence[Step]:
         if type(self).learn_one is not _LEARN_ONE:
             return super()._learn_steps(score, y, w, context)
+        return self._steps(score, y, w, context.t)
+
+    def _steps(self, score: float, y: float, w: float, t: Any) -> Sequence[Step]:
+        """Return what learns a sample, after checks."""
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        return (partial(self._kernel.learn, as_probability(score), as_label(y), weight),)
+        sample = as_probability(score), as_label(y), weight
+        if not self.needs_time:
+            return (partial(self._kernel.learn, *sample),)
+        moment = self._read_time(t)
+        return (
+            partial(self._kernel.learn, *sample, moment.seconds),
+            *self._kind_steps(moment.kind),
+        )
 
     def _sampler(self) -> Callable[[float, float, float], float] | None:
-        kernel = self._batch_kernel()
+        kernel = None if self.needs_time else self._batch_kernel()
         return None if kernel is None else kernel.predict_learn
 
     def _batch_kernel(self) -> Expert | None:
         own = type(self).predict_learn_many is CompiledCalibrator.predict_learn_many
         return self._compiled() if own else None
+
+    def _learns_times(self) -> bool:
+        return type(self).predict_learn_many is CompiledCalibrator.predict_learn_many
 
     def _compiled(self) -> Expert | None:
         own = type(self)

@@ -9,6 +9,7 @@ Where only a few segments need one, sparse models correct these and leave all ot
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -41,7 +42,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_calibrator, predict_learn_known
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, Times, check_span
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues, field_column
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
@@ -100,9 +101,11 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     base : Calibrator, optional
         The prototype of the calibrator whose probabilities are corrected; it is cloned. By default
         a `HedgedCalibrator`.
-    half_life : float
+    half_life : float or timedelta
         Terms are learned twice, side by side: once from all samples, once forgetting half of what
-        was learned of a segment after this number of samples of the stream, from 0.1 to 1e15.
+        was learned of a segment after this number of samples of the stream, from 0.1 to 1e15; or
+        after this time. `learn_one` then needs the time ``t`` of each sample, as it does if the
+        base forgets by time.
     max_terms : int
         The greatest number of terms, that is, values and crossings of values. If there are more, a
         new one replaces the least informative of eight random ones. At least the number of fields
@@ -137,6 +140,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     the values: of a million terms, two share one with a probability of 3e-8. Whoever can choose
     values could make two terms collide on purpose; they would share their correction, but not slow
     the others down.
+
+    *Time.* With a half-life of time, terms forget when a sample is learned, after it was predicted:
+    a prediction is at the time of the newest sample. With one that counts, they have forgotten one
+    sample more. A time that goes back counts as equal to the newest one.
 
     *Memory.* 70 to 90 bytes for each term. Threads may share it: each call is atomic.
 
@@ -174,14 +181,20 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         *,
         crosses: Literal["auto"] | Sequence[tuple[str, ...]] = "auto",
         base: Calibrator | None = None,
-        half_life: float = 16_000.0,
+        half_life: float | timedelta = 16_000.0,
         max_terms: int = 1_000_000,
     ) -> None:
         names = check_fields(fields)
         crossings = check_crosses(crosses, names)
         # There must be room for all terms of one sample.
         check_count(max_terms, "max_terms", len(names) + len(crossings), _MOST_TERMS)
-        check_within(half_life, "half_life", f"[0.1, {_LONGEST_HALF_LIFE:g}]")
+        timed = isinstance(half_life, timedelta)
+        if isinstance(half_life, timedelta):
+            check_span(half_life, "half_life")
+            length = half_life.total_seconds()
+        else:
+            check_within(half_life, "half_life", f"[0.1, {_LONGEST_HALF_LIFE:g}]")
+            length = float(half_life)
         prototype = HedgedCalibrator() if base is None else base
         check_calibrator(prototype, "base")
         self.fields = names  # not the caller's list, which may change
@@ -189,11 +202,14 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         self.base = base
         self.half_life = half_life
         self.max_terms = max_terms
+        self._timed = timed
+        if timed or prototype.needs_time:
+            self.needs_time = True
 
         self._base = prototype.clone()
         self._base._look_for_no_bursts()  # the terms would learn one by one beside it
         self._terms = SegmentTerms(
-            names, crossings, _prior_variances(names, crossings), float(half_life), max_terms
+            names, crossings, _prior_variances(names, crossings), length, max_terms, timed
         )
         self._mixture = _make_mixture()
 
@@ -306,6 +322,9 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         ticket : Ticket, optional
             The ticket of `serve_one`, if the label is late. Labels that come together are learned
             one by one: for rows that share an outcome call `learn_group`.
+        t : datetime or float
+            The time at which it is learned, if ``half_life`` is a timedelta or the base forgets by
+            time.
 
         Raises
         ------
@@ -313,7 +332,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             If an argument is out of range; nothing is learned.
         """
         with self._mutex:
-            do_all(*self._steps(score, y, w, x, ticket))
+            do_all(*self._steps(score, y, w, x, ticket, Context(t=t)))
 
     def _learn_steps(
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
@@ -334,7 +353,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """Return what learns a sample; of ``context`` the base gets all but the ticket."""
         p, label = as_probability(score), as_label(y)
         weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
-        hashes = self._terms.read(self._values(x))
+        hashes, moment = self._terms.read(self._values(x)), self._read_time(context.t)
+        t = moment.seconds
         of_models = None
         if ticket is not None:
             of_base, of_models = self._read_ticket(ticket)
@@ -344,14 +364,14 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         if of_models is None:
             delay = mixture.delay.after(0.0)
             learn = partial(self._terms.learn_and_weigh, mixture.kernel, hashes, base)
-            steps += partial(learn, label, weight, delay.mean), mixture.set_delay(delay)
+            steps += partial(learn, label, weight, delay.mean, t), mixture.set_delay(delay)
         else:
             answers = np.empty(len(_MODELS))  # what the models answer now
-            terms = partial(self._terms.learn, hashes, base, label, weight)
+            terms = partial(self._terms.learn, hashes, base, label, weight, t)
             steps.append(write_to(answers, slice(None), terms))
             steps += mixture.learn_steps(label, weight, of_models, current=answers)
         self._terms.reserve(1)
-        return steps
+        return [*steps, *self._kind_steps(moment.kind)]
 
     def _values(self, x: FieldValues | None) -> FieldValues:
         """Return the values of the fields, or raise if there are none."""
@@ -457,13 +477,14 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         3
         """
         with self._mutex:
-            do_all(*self._steps_of_group(scores, y, w, Contexts(x, tickets)))
+            do_all(*self._steps_of_group(scores, y, w, Contexts(x, tickets, t)))
 
     def _group_steps(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
         if type(self).learn_group is not SegmentCalibrator.learn_group:
             given = {"x": contexts.x, "tickets": contexts.ticket}
+            given |= {"t": contexts.t} if self.needs_time else {}
             return [partial(self.learn_group, scores, y, w, **given)]
         return self._steps_of_group(scores, y, w, contexts)
 
@@ -480,7 +501,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             for sample, context in zip(samples, rows, strict=True):
                 steps += self._learn_steps(*sample, weight, context)
             return steps
-        part = as_weight(weight / n_rows)
+        part, moment = as_weight(weight / n_rows), self._read_time(contexts.t)
         hashes = [self._terms.read(x) for x in contexts.x]
         # All rows are predicted before any of them is learned.
         known = [
@@ -493,10 +514,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         steps += self._base._group_steps(vector, labels, weight, of_base_rows)
         answers = np.empty(len(_MODELS))
         for row in zip(hashes, bases, labels.tolist(), strict=True):
-            steps.append(partial(self._terms.learn, *row, part))
+            steps.append(partial(self._terms.learn, *row, part, moment.seconds))
         steps += self._mixture.group_steps(labels.tolist(), weight, of_models, current=answers)
         self._terms.reserve(n_rows)
-        return steps
+        return [*steps, *self._kind_steps(moment.kind)]
 
     def predict_many(self, scores: ArrayLike, x: Any = None) -> Array:
         """Return the calibrated probabilities of ``scores``, shape ``(n_samples,)``.
@@ -505,7 +526,9 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         `Calibrator.predict_many`.
         """
         vector = as_vector(scores, "scores")
-        values = self._run(vector, np.full(len(vector), np.nan), np.ones(len(vector)), x)
+        unknown = np.full(len(vector), np.nan)
+        checked, hashes = self._check_scores(vector), self._read_hashes(x, len(vector))
+        values = self._predict_learn_read(hashes, checked, unknown, np.ones(len(vector)))
         return like_given(values, scores)
 
     def learn_many(
@@ -518,7 +541,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given; see `predict_learn_many`."""
-        self.predict_learn_many(scores, y, w, x=x)
+        self.predict_learn_many(scores, y, w, x=x, t=t)
 
     def predict_learn_many(
         self,
@@ -538,6 +561,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             only predicted.
         x : mapping or data frame
             For each field a column of ``n_samples`` values.
+        t : array_like of shape (n_samples,), optional
+            The time of each sample, if one is needed; see `learn_one`.
 
         Returns
         -------
@@ -552,12 +577,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """
         vector = as_vector(scores, "scores")
         labels = as_vector(y, "y", finite=False)
-        return like_given(self._run(vector, labels, as_weights(w, len(vector)), x), scores)
-
-    def _run(self, scores: Array, labels: Array, weights: Array, x: Any) -> Array:
-        scores = self._check_known(scores, labels, weights)
-        read = self._read_contexts(Contexts(x), len(scores))
-        return self._predict_learn_read(read, scores, labels, weights)
+        weights = as_weights(w, len(vector))
+        checked = self._check_known(vector, labels, weights)
+        read = self._read_contexts(Contexts(x, t=t), len(vector))
+        return like_given(self._predict_learn_read(read, checked, labels, weights), scores)
 
     def _check_known(self, scores: Array, labels: Array, w: Array) -> Array:
         check_same_length(labels, len(scores), "y")
@@ -570,8 +593,16 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         return scores
 
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[np.uint64]:
-        """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise."""
-        given = self._values(contexts.x)
+        """Return the hashes of the fields' values, shape ``(n_samples, n_fields)``, or raise.
+
+        Where time is needed, the bits of what `Times.pack` returns are behind them.
+        """
+        hashes = self._read_hashes(contexts.x, n_samples)
+        times = self._read_times(contexts.t, n_samples)
+        return hashes if times is None else np.hstack([hashes, times.pack().view(np.uint64)])
+
+    def _read_hashes(self, x: Any, n_samples: int) -> NDArray[np.uint64]:
+        given = self._values(x)
         values = [field_column(given, name, n_samples) for name in self._terms.fields]
         return self._terms.read_columns(values, n_samples)
 
@@ -580,20 +611,32 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             known = ~np.isnan(labels)
             delay, delays = self._mixture.delay.after_each(known)
             bases, mixtures = np.empty(len(scores)), np.empty(len(scores))
-            arrays = read, bases, labels, weights, delays
+            hashes, times = self._split_read(read)
+            seconds = None if times is None or not self._timed else times.seconds
+            arrays = hashes, bases, labels, weights, delays, seconds
             learn = partial(self._terms.predict_learn_many, self._mixture.kernel, *arrays)
+            of_base = times if self._base.needs_time else None
             samples = scores, labels, weights
-            steps = self._base._batch_steps(*samples, bases) if known.all() else None
+            steps = self._base._batch_steps(*samples, bases, of_base) if known.all() else None
             if steps is None:
-                bases[:] = predict_learn_known(self._base, *samples)
+                bases[:] = predict_learn_known(self._base, *samples, of_base)
                 if np.isnan(bases).any():
                     raise ValueError(f"`base` must predict numbers, got NaN from {self._base!r}")
             do_all(
                 *(steps or ()),
                 write_to(mixtures, slice(None), learn),
                 self._mixture.set_delay(delay),
+                *self._kind_steps(None if times is None else times.kind),
             )
             return mixtures
+
+    def _split_read(self, read: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Times | None]:
+        """Return hashes and times of which `_read_contexts` made an array."""
+        n = len(self._terms.fields)
+        if read.shape[1] == n:
+            return read, None
+        packed = np.ascontiguousarray(read[:, n:]).view(np.float64)
+        return np.ascontiguousarray(read[:, :n]), Times.unpack(packed)
 
     # State ----------------------------------------------------------------------------------------
 
@@ -602,7 +645,12 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             numbers, *arrays = self._terms.state()
             base = nested(self._base)
             mixture, of_mixture, _ = self._mixture.freeze()
-        fields: Fields = dict(zip(_NUMBERS, numbers, strict=True))
+        fields: Fields = dict(zip(_NUMBERS, numbers[: len(_NUMBERS)], strict=True))
+        if self._timed:
+            passed, now = numbers[len(_NUMBERS) :]
+            fields |= {"passed": passed, **self._freeze_clock(now)}
+        else:
+            fields |= self._freeze_kind()
         named = dict(zip(_ARRAYS, arrays, strict=True))
         return {**fields, "mixture": mixture}, {
             **named,
@@ -612,9 +660,14 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         fill(self._base, arrays, "base")
-        numbers = _read_numbers(fields)
+        numbers: list[float] = [*_read_numbers(fields)]
+        if self._timed:
+            numbers += as_float(fields["passed"], "passed", 0.0), self._thaw_clock(fields)
+        else:
+            self._thaw_kind(fields)
         n_groups = len(self._terms.learned_variances)
-        terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms)
+        passed = numbers[4] if self._timed else None
+        terms = _read_terms(arrays, numbers[0], n_groups, self.max_terms, passed)
         self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
         self._terms.restore(numbers, *terms)
 
@@ -634,7 +687,7 @@ def _read_numbers(fields: Fields) -> tuple[int, int, float, int]:
 
 
 def _read_terms(
-    arrays: Arrays, n_samples: int, n_groups: int, max_terms: int
+    arrays: Arrays, n_samples: float, n_groups: int, max_terms: int, passed: float | None
 ) -> list[NDArray[Any]]:
     """Return the terms of a state, or raise."""
     squares, effective = (
@@ -651,8 +704,12 @@ def _read_terms(
     require(n >= 2 and groups[:2].tolist() == [0, 1], "intercept and slope must come first")
     require(((groups[2:] >= 2) & (groups[2:] < n_groups)).all(), "terms must be of a group")
     require(len(np.unique(keys[2:])) == n - 2, "terms must be different")
-    whole = learned == np.floor(learned)
-    require(whole.all() and (learned < max(n_samples, 1)).all(), "terms must learn whole samples")
+    if passed is None:
+        whole = learned == np.floor(learned)
+        in_order = whole & (learned < max(n_samples, 1))
+        require(in_order.all(), "terms must learn whole samples")
+    else:
+        require((learned <= passed).all(), "terms must have learned before now")
     new = learned[:2] < 0.0
     require(
         (new == (n_samples == 0)).all() and (learned[2:] >= 0.0).all(), "terms must have learned"

@@ -7,6 +7,7 @@ learned by online Newton steps.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
+from streamcal.calibration.clock import Time
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.calibration.newton import NewtonSteps
 from streamcal.kernels.newton import Temperature
@@ -32,9 +34,10 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         Curvature assumed before the first sample, positive. Larger starts slower.
     limit : float
         The temperature stays in [1 / limit, limit]; more than 1, at most 1e60.
-    half_life : float, optional
-        The number of samples after which the influence of a sample on the step size is halved, at
-        least 0.1. None: steps become ever smaller.
+    half_life : float or timedelta, optional
+        The number of samples after which the influence of a sample on the step size is
+        halved, at least 0.1, or the time after which it is. None: steps become ever
+        smaller. With a timedelta, `learn_one` needs the time ``t`` of each sample.
     clip : float
         Smaller probabilities are replaced by this number, which is in [1e-15, 0.5).
 
@@ -60,18 +63,20 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
         gamma: float = 0.1,
         prior: float = 10.0,
         limit: float = 100.0,
-        half_life: float | None = None,
+        half_life: float | timedelta | None = None,
         clip: float = 1e-6,
     ) -> None:
         settings = self._set_up(gamma, prior, limit, half_life, clip)
-        self._kernel: Temperature = Temperature(*settings)
+        self._kernel: Temperature = Temperature(*settings, self._seconds)
 
     @property
     def temperature(self) -> float:
         """The current T."""
         return 1.0 / self._kernel.exponent
 
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
         """Take one Newton step towards the true label.
 
         Nothing is learned from a label without a probability, or if it is the only label.
@@ -82,24 +87,30 @@ class TemperatureCalibrator(NewtonSteps, JointCalibrator):
             If ``raw`` does not map labels to numbers in [0, 1], ``y`` is not a label, or ``w`` is
             not from 1e-60 to 1e60.
         """
-        do_all(*self._steps(raw, y, w))
+        do_all(*self._steps(raw, y, w, t))
 
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         if type(self).learn_one is not TemperatureCalibrator.learn_one:
-            return super()._learn_steps(raw, y, w)
-        return self._steps(raw, y, w)
+            return super()._learn_steps(raw, y, w, t)
+        return self._steps(raw, y, w, t)
 
-    def _steps(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float) -> Sequence[Step]:
+    def _steps(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None
+    ) -> Sequence[Step]:
         """Return what learns a sample, after checks."""
         weight = as_weight(w)
         vector = np.array([*as_probabilities_by_label(raw).values()])
         check_label(y)
+        moment = self._read_time(t)
         places = [place for place, label in enumerate(raw) if label == y]
         if not places or len(raw) < 2:
             return ()
-        return (partial(self._kernel.learn, vector, places[0], weight),)
+        if not self.needs_time:
+            return (partial(self._kernel.learn, vector, places[0], weight),)
+        learn = partial(self._kernel.learn, vector, places[0], weight, moment.seconds)
+        return learn, *self._kind_steps(moment.kind)
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change.

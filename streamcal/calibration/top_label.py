@@ -18,6 +18,8 @@ from streamcal._state import Arrays, Fields, as_names, fill, nested, pack
 from streamcal._validation import as_weight, check_label
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.clock import Time
+from streamcal.calibration.context import Context
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator, as_probabilities_by_label
 from streamcal.notebook.shape import Shape
@@ -56,9 +58,13 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         check_calibrator(prototype)
         self.calibrator = calibrator
         self._prototype = prototype
+        if prototype.needs_time:
+            self.needs_time = True
         self._calibrators: dict[ClfTarget, Calibrator] = {}
 
-    def learn_one(self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0) -> None:
+    def learn_one(
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float = 1.0, *, t: Time | None = None
+    ) -> None:
         """Teach the calibrator of the most probable label whether this label was correct.
 
         Raises
@@ -68,22 +74,25 @@ class TopLabelCalibrator(Locked, JointCalibrator):
             not from 1e-60 to 1e60.
         """
         with self._mutex:
-            do_all(*self._steps(raw, y, w, {}))
+            do_all(*self._steps(raw, y, w, {}, t))
 
     def _learn_steps(
-        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float
+        self, raw: Mapping[ClfTarget, float], y: ClfTarget, w: float, t: Time | None = None
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
-            return super()._learn_steps(raw, y, w)
-        return self._steps(raw, y, w, {})
+            return super()._learn_steps(raw, y, w, t)
+        return self._steps(raw, y, w, {}, t)
 
     def _group_steps(
-        self, rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]], w: float
+        self,
+        rows: Sequence[tuple[Mapping[ClfTarget, float], ClfTarget]],
+        w: float,
+        t: Time | None = None,
     ) -> Sequence[Step]:
         if type(self).learn_one is not TopLabelCalibrator.learn_one:
-            return super()._group_steps(rows, w)
+            return super()._group_steps(rows, w, t)
         new: dict[ClfTarget, Calibrator] = {}
-        return [step for raw, y in rows for step in self._steps(raw, y, w, new)]
+        return [step for raw, y in rows for step in self._steps(raw, y, w, new, t)]
 
     def _steps(
         self,
@@ -91,21 +100,25 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         y: ClfTarget,
         w: float,
         new: dict[ClfTarget, Calibrator],
+        t: Time | None,
     ) -> Sequence[Step]:
         """Return what learns a sample, after checks; ``new`` holds what earlier steps will add."""
         weight = as_weight(w)
         checked = as_probabilities_by_label(raw)
         check_label(y)
+        moment = self._read_time(t)
+        context, kind = Context(t=t), self._kind_steps(moment.kind)
         if not checked:
             return ()
         top = max(checked, key=checked.__getitem__)
         calibrator = self._calibrators.get(top)
         if calibrator is not None:
-            return calibrator._learn_steps(checked[top], float(top == y), weight)
+            steps = calibrator._learn_steps(checked[top], float(top == y), weight, context)
+            return *steps, *kind
         calibrator = new[top] if top in new else self._prototype.clone()
         new[top] = calibrator
-        steps = calibrator._learn_steps(checked[top], float(top == y), weight)
-        return *steps, partial(self._calibrators.__setitem__, top, calibrator)
+        steps = calibrator._learn_steps(checked[top], float(top == y), weight, context)
+        return *steps, partial(self._calibrators.__setitem__, top, calibrator), *kind
 
     def predict_one(self, raw: Mapping[ClfTarget, float]) -> dict[ClfTarget, float]:
         """Return the calibrated probability of each label; the state does not change."""
@@ -142,9 +155,12 @@ class TopLabelCalibrator(Locked, JointCalibrator):
         with self._mutex:
             states = [nested(calibrator) for calibrator in self._calibrators.values()]
             labels = [pack(label) for label in self._calibrators]
-        return {"labels": labels}, {str(at): state for at, state in enumerate(states)}
+        return {"labels": labels, **self._freeze_kind()}, {
+            str(at): state for at, state in enumerate(states)
+        }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         labels = as_names(fields["labels"], "labels", none=True)
         restored = [fill(self._prototype.clone(), arrays, str(i)) for i in range(len(labels))]
+        self._thaw_kind(fields)
         self._calibrators = dict(zip(labels, restored, strict=True))

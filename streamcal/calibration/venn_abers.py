@@ -1,20 +1,25 @@
 """Venn-Abers calibration of a stream: a pair of probabilities for each score."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._state import Arrays, Fields
-from streamcal._validation import as_score
+from streamcal._validation import as_score, check_choice
 from streamcal._whole import Step
 from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, FieldValues
 from streamcal.calibration.isotonic import IsotonicCalibrator, regression_of
 from streamcal.calibration.tickets import Ticket
+from streamcal.export.curve import steps
+from streamcal.export.description import Description, unlearned
 from streamcal.notebook.shape import Samples, Shape, grid
+
+Vector = NDArray[np.float64]
 
 _N_PAIRS = 201  # in a picture
 
@@ -30,10 +35,11 @@ class VennAbersCalibrator(Calibrator):
 
     Parameters
     ----------
-    window : int, optional
-        Keep only this many of the last samples.
-    half_life : float, optional
-        The number of samples after which the weight of a sample is halved, at least 0.1.
+    window : int or timedelta, optional
+        Keep only this many of the last samples, or those of this time.
+    half_life : float or timedelta, optional
+        The number of samples after which the weight of a sample is halved, at least 0.1; or the
+        time after which it is. `learn_one` then needs the time ``t`` of each sample.
     prior : float
         The weight of the two pseudo-samples of `IsotonicCalibrator`, which keep probabilities away
         from 0 and 1. They are part of both maps; 0 gives the pair of the reference.
@@ -49,6 +55,9 @@ class VennAbersCalibrator(Calibrator):
     -----
     A pair costs three updates of the map, O(log² n) each: the sample is added with the label 0,
     changed to 1, and removed. Nothing is interpolated.
+
+    With a half-life that counts, the pair's sample is one sample later than the newest; with one of
+    time it is at the time of the newest.
 
     References
     ----------
@@ -68,8 +77,8 @@ class VennAbersCalibrator(Calibrator):
     def __init__(
         self,
         *,
-        window: int | None = None,
-        half_life: float | None = None,
+        window: int | timedelta | None = None,
+        half_life: float | timedelta | None = None,
         prior: float = 1.0,
         max_scores: int = 1_000_000,
     ) -> None:
@@ -80,6 +89,8 @@ class VennAbersCalibrator(Calibrator):
         self._isotonic = IsotonicCalibrator(
             "log", window=window, half_life=half_life, prior=prior, max_scores=max_scores
         )
+        if self._isotonic.needs_time:
+            self.needs_time = True
 
     @property
     def isotonic(self) -> IsotonicCalibrator:
@@ -108,14 +119,14 @@ class VennAbersCalibrator(Calibrator):
         ValueError, TypeError
             As `IsotonicCalibrator.learn_one`; nothing is learned.
         """
-        self._isotonic.learn_one(score, y, w)
+        self._isotonic.learn_one(score, y, w, t=t)
 
     def _learn_steps(
         self, score: float, y: float, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
         if type(self).learn_one is not VennAbersCalibrator.learn_one:
             return super()._learn_steps(score, y, w, context)
-        return self._isotonic._learn_steps(score, y, w)
+        return self._isotonic._learn_steps(score, y, w, context)
 
     def unlearn_one(self, score: float, y: float, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(log² n).
@@ -137,7 +148,7 @@ class VennAbersCalibrator(Calibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, in one compiled loop."""
-        self._isotonic.learn_many(scores, y, w)
+        self._isotonic.learn_many(scores, y, w, t=t)
 
     def predict_interval_one(self, score: float) -> tuple[float, float]:
         """Return the pair (p0, p1) of a score, p0 ≤ p1; O(log² n).
@@ -192,10 +203,33 @@ class VennAbersCalibrator(Calibrator):
         self.merge(other)
         return self
 
+    def _check_kind(self, kind: str | None, t: Any) -> None:
+        self._isotonic._check_kind(kind, t)
+
     _learns_shares = True
 
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         return self._isotonic._check_labels(y)
+
+    def _describe(self) -> Description:
+        return self._describe_answer("merged")
+
+    def _describe_answer(self, answer: str) -> Description:
+        check_choice(answer, "answer", ("merged", "lower", "upper"))
+        if not self.n_samples and answer == "merged":
+            return unlearned(0.0, 1.0, of_probabilities=False)
+
+        def value(scores: Vector) -> Vector:
+            pairs = [self.predict_interval_one(score) for score in scores.tolist()]
+            low, high = np.array(pairs).reshape(-1, 2).T
+            if answer != "merged":
+                return np.array(low if answer == "lower" else high)
+            return np.asarray(high / (1.0 - low + high))
+
+        # A new score counts by its place among the others only: between them, or at one of them.
+        kept = self._isotonic.samples()[0]
+        starts = np.concatenate([kept, np.nextafter(kept, np.inf)])
+        return Description(steps(value, starts), None, of_probabilities=False)
 
     def _shape(self) -> Shape:
         kept, n_samples = self._kept_scores(), self.n_samples

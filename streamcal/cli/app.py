@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import streamcal
-from streamcal.cli import calibrate, check, decide, demo, plot, report, thresholds, watch
+from streamcal.cli import calibrate, check, decide, demo, export, plot, report, thresholds, watch
 from streamcal.cli.console import ended_early, failure
 
 
@@ -67,6 +67,7 @@ for _command, _lines in (
     (report.report, report.EXAMPLES),
     (check.check, check.EXAMPLES),
     (watch.watch, watch.EXAMPLES),
+    (export.export, export.EXAMPLES),
     (demo.demo, demo.EXAMPLES),
 ):
     app.command(cls=_Command, epilog=_examples(_lines))(_command)

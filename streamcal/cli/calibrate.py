@@ -9,6 +9,7 @@ continued: `streamcal.cli.stored_run`.
 import contextlib
 import re
 from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.cli.calibrator_settings import Interpolation, Method, Settings
+from streamcal.cli.calibrator_settings import Interpolation, Method, Settings, in_words, parse_span
 from streamcal.cli.console import data_errors, progress, usage_errors
 from streamcal.cli.files import check_files
 from streamcal.cli.options import (
@@ -92,15 +93,25 @@ _PRIOR = (
     "Isotonic: the weight of the two pseudo-samples that keep values away from the extremes. "
     "Default: 1."
 )
-_WINDOW = "Isotonic: keep only this many of the last samples. Default: keep all."
+_WINDOW = (
+    "Isotonic: keep only this many of the last samples, or those of the last 7d, 12h, 30min or 45s "
+    "by --time. Default: keep all."
+)
 _HALF_LIFE = (
-    "After how many samples the weight of a sample is halved, not for the hedge. Default: never."
+    "After how many samples the weight of a sample is halved, or after what time, such as 7d, 12h, "
+    "30min or 45s, by --time. Not for the hedge. Default: never."
+)
+_TIME = (
+    "The time of each row: ISO 8601, such as 2026-03-01T12:30, or seconds since 1970. Only for a "
+    "--half-life or --window that is a duration. Rows stay in their order; a time that goes back "
+    "counts as the latest before it."
 )
 _MAX_SCORES = (
     "Isotonic: merge the nearest scores when there are more distinct ones than this. "
     "Default: 1,000,000."
 )
 _INTERPOLATION = "Isotonic: how values are interpolated between learned scores. Default: linear."
+_SPAN = "N|DURATION"
 _STORE = (
     "Save calibrators in this file. If the process is killed, the same command continues the run; "
     "after the end, a command with another table starts from the saved calibrators."
@@ -125,12 +136,13 @@ def calibrate(
     sampling_rate: Annotated[
         str | None, column_option(_SAMPLING_RATE, metavar="RATE|COLUMN")
     ] = None,
+    time: Annotated[str | None, column_option(_TIME)] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD, metavar="NAME")] = Method.hedge,
     loss: Annotated[str | None, setting(CALIBRATOR, _LOSS, metavar="NAME")] = None,
     prior: Annotated[float | None, setting(CALIBRATOR, _PRIOR)] = None,
-    window: Annotated[int | None, setting(CALIBRATOR, _WINDOW)] = None,
-    half_life: Annotated[float | None, setting(CALIBRATOR, _HALF_LIFE)] = None,
+    window: Annotated[str | None, setting(CALIBRATOR, _WINDOW, metavar=_SPAN)] = None,
+    half_life: Annotated[str | None, setting(CALIBRATOR, _HALF_LIFE, metavar=_SPAN)] = None,
     max_scores: Annotated[int | None, setting(CALIBRATOR, _MAX_SCORES)] = None,
     interpolation: Annotated[Interpolation | None, setting(CALIBRATOR, _INTERPOLATION)] = None,
     out: OutTableOption = Path("-"),
@@ -172,8 +184,9 @@ def calibrate(
     hidden = quiet or is_standard(out)
     with usage_errors():
         numbers = _parse_delay(delay), _parse_rate(sampling_rate)
-    columns = Columns(score, label, weight, key, segment, group, *numbers, new_column)
-    settings = Settings(calibrator, loss, prior, window, half_life, max_scores, interpolation)
+        kept = parse_span(window, "--window", whole=True), parse_span(half_life, "--half-life")
+    columns = Columns(score, label, weight, key, segment, group, *numbers, time, new_column)
+    settings = Settings(calibrator, loss, prior, *kept, max_scores, interpolation)
     with usage_errors():
         kind = format_of(*table, out, given=file_format)
         settings.check(columns)
@@ -286,7 +299,10 @@ def _parse_rate(rate: str | None) -> float | str | None:
 def _check_plot(loss: str) -> None:
     """Raise ``ValueError`` unless the picture of --plot can be drawn."""
     if loss not in ("log", "squared"):
-        raise ValueError("--plot draws probabilities: it needs the log or squared loss")
+        advice = ""
+        if loss in ("poisson", "gamma", "tweedie"):
+            advice = f"; `streamcal plot --loss {loss}` draws means, from the output"
+        raise ValueError(f"--plot draws probabilities: it needs the log or squared loss{advice}")
 
 
 def _check_resumable(out: Path) -> None:
@@ -306,7 +322,10 @@ def _options(
     """
     given = {**asdict(columns), **asdict(settings), "on_error": on_error.value}
     given["expire_after"] = expire_after
-    return {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    return {
+        f"--{name.replace('_', '-')}": in_words(value) if isinstance(value, timedelta) else value
+        for name, value in given.items()
+    }
 
 
 def _sample_of_output(

@@ -1,7 +1,9 @@
 """The calibrators that the options of ``streamcal calibrate`` ask for."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +52,54 @@ _CALIBRATORS = {
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 
 
+_UNITS = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "min": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+}
+
+
+def parse_span(text: str | None, option: str, *, whole: bool = False) -> Any:
+    """Return a number of samples, or a duration if there is a unit; None if nothing is given.
+
+    Examples
+    --------
+    >>> parse_span("500", "--half-life"), parse_span("36h", "--half-life")
+    (500.0, datetime.timedelta(days=1, seconds=43200))
+    """
+    if text is None:
+        return None
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(d|h|min|s)", text.strip())
+    try:
+        if found is not None:
+            return float(found[1]) * _UNITS[found[2]]
+    except OverflowError:
+        pass
+    count = "a whole number" if whole else "a number"
+    raise ValueError(
+        f"{option} must be {count} of samples, or a duration such as 7d, 12h, 30min or 45s, got"
+        f" {text!r}"
+    )
+
+
+def in_words(span: timedelta) -> str:
+    """Return a duration as `parse_span` reads it, in the largest unit of which it is a multiple.
+
+    Examples
+    --------
+    >>> in_words(timedelta(hours=36)), in_words(timedelta(seconds=1.5))
+    ('36h', '1.5s')
+    """
+    for unit, length in _UNITS.items():
+        if not span % length:
+            return f"{span // length}{unit}"
+    return f"{span.total_seconds()!r}s"
+
+
 @dataclass(frozen=True)
 class Settings:
     """The parameters of the calibrators."""
@@ -57,8 +107,8 @@ class Settings:
     calibrator: Method
     loss: str | None
     prior: float | None
-    window: int | None
-    half_life: float | None
+    window: int | timedelta | None
+    half_life: float | timedelta | None
     max_scores: int | None
     interpolation: Interpolation | None
 
@@ -87,7 +137,30 @@ class Settings:
             raise ValueError(
                 f"--sampling-rate corrects probabilities: it needs --loss log, got {self.loss}"
             )
+        self._check_time(columns)
         self.make_calibrator(segment)
+
+    def _check_time(self, columns: Columns) -> None:
+        """Raise ``ValueError`` unless there is a column of times, or none is needed."""
+        durations = {"--half-life": self.half_life, "--window": self.window}
+        given = [
+            f"{option} {in_words(duration)}"
+            for option, duration in durations.items()
+            if isinstance(duration, timedelta)
+        ]
+        if given and columns.time is None:
+            raise ValueError(
+                f"{given[0]} is a duration: it needs --time, the column with the time of each row;"
+                " without a unit it would be a number of samples"
+            )
+        if columns.time is not None and not given:
+            raise ValueError(
+                "--time needs a --half-life or --window that is a duration, such as --half-life 7d,"
+                f" got --time {columns.time} without one"
+            )
+        for option, name in {"--score": columns.score, "--label": columns.label}.items():
+            if columns.time == name:
+                raise ValueError(f"--time must be another column than {option}, got {name!r}")
 
     def make_calibrator(self, segment: list[str] | None) -> "Calibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""

@@ -25,7 +25,13 @@ from streamcal.cli.options import (
     TableArgument,
     column_option,
 )
-from streamcal.cli.rows import RowReader, binary_label_column, group_rows, probability_column
+from streamcal.cli.rows import (
+    SEVERAL,
+    RowReader,
+    binary_label_column,
+    group_rows,
+    probability_column,
+)
 from streamcal.cli.summary import Summary
 
 if TYPE_CHECKING:
@@ -36,6 +42,10 @@ EXAMPLES = (
     "streamcal check scores.csv --prob p --label y --key country --alpha 0.01",
     "streamcal check scores.csv --prob cat,dog,bird --label animal",
 )
+_NO_TEST = (
+    "; counts and amounts have no such test, `streamcal report --loss` shows their calibration"
+)
+
 ALARM = 3
 """The exit status if there is an alarm."""
 
@@ -86,7 +96,11 @@ def check(
         check_alone(labels, key=key)
         prob = name_of_column(prob)
     if labels is None:
-        reader = RowReader([probability_column(prob), binary_label_column(label)], on_error)
+        columns = [
+            probability_column(prob, _NO_TEST),
+            binary_label_column(label, SEVERAL + _NO_TEST),
+        ]
+        reader = RowReader(columns, on_error)
     else:
         reader = RowReader(reader_columns(labels, label), on_error)
     with data_errors(table), summary:
@@ -96,7 +110,8 @@ def check(
         alarms = _alarms(tests, alpha, alone=key is None and labels is None)
         what = "the probability of" if key is None else key
         for name in alarms:
-            typer.echo(_in_words(tests[name], prob if name is None else f"{what} {name}"))
+            of = f"{what} {name or '(empty)'}"
+            typer.echo(_in_words(tests[name], prob if name is None else of))
         counts = [test.n_samples for test in tests.values()]
         n_rows = sum(counts) if labels is None else counts[0]
         summary.add_skipped(reader)

@@ -17,8 +17,8 @@ _MOST_LABELS = 1_000
 _MOST_NAMED = 8  # in a message
 
 
-def columns_of_labels(prob: str) -> dict[str, str] | None:
-    """Return the label of each column that ``--prob`` names; None if it names only one column.
+def columns_of_labels(prob: str, option: str = "--prob") -> dict[str, str] | None:
+    """Return the label of each column that an option names; None if it names only one column.
 
     Raises
     ------
@@ -41,14 +41,42 @@ def columns_of_labels(prob: str) -> dict[str, str] | None:
     pairs = [(name, label if mark else name) for name, mark, label in map(_split, parts)]
     if not all(name and label for name, label in pairs):
         raise ValueError(
-            f"--prob must be a column, or columns as in `a,b,c` or `p_a=a,p_b=b`, got {prob!r}"
+            f"{option} must be a column, or columns as in `a,b,c` or `p_a=a,p_b=b`, got {prob!r}"
         )
     labels = dict(pairs)
     if len(labels) < len(pairs) or len(set(labels.values())) < len(pairs):
-        raise ValueError(f"--prob must name each column and each label once, got {prob!r}")
+        raise ValueError(f"{option} must name each column and each label once, got {prob!r}")
     if len(pairs) > _MOST_LABELS:
-        raise ValueError(f"--prob must name at most {_MOST_LABELS:,} columns, got {len(pairs):,}")
+        raise ValueError(f"{option} must name at most {_MOST_LABELS:,} columns, got {len(pairs):,}")
     return labels
+
+
+def columns_before(score: str, prob: Mapping[str, str]) -> dict[str, str]:
+    """Return the label of each column before calibration, in the order of those after it.
+
+    Raises
+    ------
+    ValueError
+        If ``--score`` does not name another column for each label of ``--prob``.
+
+    Examples
+    --------
+    >>> columns_before("raw_dog=dog,raw_cat=cat", {"p_cat": "cat", "p_dog": "dog"})
+    {'raw_cat': 'cat', 'raw_dog': 'dog'}
+    """
+    found = columns_of_labels(score, "--score") or {score: score}
+    columns = {label: name for name, label in found.items()}
+    if set(columns) != set(prob.values()):
+        labels = _listed(list(prob.values()))
+        raise ValueError(
+            f"--score must have a column for each label of --prob, here {labels}, as in"
+            f" `raw_a=a,raw_b=b`, got {score!r}"
+        )
+    if both := set(found) & set(prob):
+        raise ValueError(
+            f"--score must name other columns than --prob, got {_listed(sorted(both))}"
+        )
+    return {columns[label]: label for label in prob.values()}
 
 
 def name_of_column(prob: str) -> str:

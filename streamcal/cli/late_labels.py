@@ -6,6 +6,8 @@ with the predictions that it served then.
 
 Consecutive rows of a group share an outcome (``--group``): they are learned together, when the last
 of their labels is known, and not before the first row after the group.
+
+With ``--time`` a label is learned at the time of the row before which it becomes known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import SMALLEST
+from streamcal.calibration.clock import Time
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable.errors import errors_of_waiting
 from streamcal.durable.fields import pack_fields
@@ -67,6 +70,7 @@ class LateLabels:
         fields: Mapping[str, Sequence[Any]] | None,
         delays: NDArray[Any],
         names: Sequence[str | None] | None = None,
+        times: Sequence[Time] | None = None,
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
 
@@ -82,6 +86,9 @@ class LateLabels:
             After how many rows each label is known.
         names : sequence of shape (n_rows,), optional
             The name of the group of each row; None: it is in no group.
+        times : sequence of shape (n_rows,), optional
+            The time of each row. A label is learned at the time of the row before which
+            it becomes known.
 
         Returns
         -------
@@ -102,7 +109,7 @@ class LateLabels:
             name = None if names is None else names[i]
             if self._open and self._open[0].group != name:
                 self._close_group()
-            self._learn_until(row)
+            self._learn_until(row, None if times is None else times[i])
             x = None if fields is None else {field: column[i] for field, column in fields.items()}
             values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
@@ -121,23 +128,23 @@ class LateLabels:
             heappush(self._waiting, late._replace(due=due, group=self._open[0].row))
         self._open = []
 
-    def _learn_until(self, row: int) -> None:
-        """Learn the labels that are known before a row is predicted."""
+    def _learn_until(self, row: int, t: Time | None) -> None:
+        """Learn the labels that are known before a row is predicted; ``t`` is its time."""
         while self._waiting and self._waiting[0].due <= row:
             late = heappop(self._waiting)
             if late.group is None:
                 sample = late.key, late.score, late.label, late.weight
                 with errors_of_waiting(self._path):
-                    self.keyed.learn_one(*sample, x=late.x, ticket=late.ticket)
+                    self.keyed.learn_one(*sample, x=late.x, ticket=late.ticket, t=t)
                 continue
             group = {late.key: [late]}  # the rows of each key are a sample of this key
             while self._waiting and self._waiting[0].group == late.group:
                 other = heappop(self._waiting)
                 group.setdefault(other.key, []).append(other)
             for key, rows in group.items():
-                self._learn_group(key, rows)
+                self._learn_group(key, rows, t)
 
-    def _learn_group(self, key: str | None, rows: list[_Late]) -> None:
+    def _learn_group(self, key: str | None, rows: list[_Late], t: Time | None) -> None:
         """Learn rows of a group as one sample with the mean of their weights."""
         weight = float(np.mean([late.weight for late in rows]))
         if weight / len(rows) < SMALLEST:
@@ -148,7 +155,7 @@ class LateLabels:
         scores, labels = [late.score for late in rows], [late.label for late in rows]
         tickets = [late.ticket for late in rows]
         with errors_of_waiting(self._path):
-            self.keyed.learn_group(key, scores, labels, weight, tickets=tickets)
+            self.keyed.learn_group(key, scores, labels, weight, tickets=tickets, t=t)
 
     def n_waiting(self, after: int) -> int:
         """Return how many of the rows with greater numbers wait for their labels."""

@@ -26,6 +26,15 @@ class OnError(StrEnum):
     skip = "skip"
 
 
+class MeansLoss(StrEnum):
+    """The losses of predicted means."""
+
+    squared = "squared"
+    poisson = "poisson"
+    gamma = "gamma"
+    tweedie = "tweedie"
+
+
 def column_option(
     help: str, *names: str, show_default: bool = False, metavar: str = "COLUMN"
 ) -> Any:
@@ -146,7 +155,8 @@ SourceArgument = Annotated[
 KnownScoreOption = Annotated[
     str | None,
     column_option(
-        "The model's score before calibration. Not needed for a store, or several labels.",
+        "The model's score before calibration. For several labels, which may do without: a column"
+        " for each, as in raw_a=a,raw_b=b. Not needed for a store.",
         "--score",
     ),
 ]
@@ -184,6 +194,15 @@ SinceOption = Annotated[
         "Show the rows since this time beside those before it. Needs --time.",
         "--since",
         metavar="TIME",
+    ),
+]
+MeansLossOption = Annotated[
+    MeansLoss | None,
+    column_option(
+        "Labels are counts or amounts, and predictions are means of these: squared (any numbers),"
+        " poisson or tweedie (labels not negative), gamma (positive labels). Not for a store.",
+        "--loss",
+        metavar="NAME",
     ),
 ]
 KnownSegmentOption = Annotated[

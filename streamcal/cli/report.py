@@ -15,6 +15,7 @@ from streamcal.cli.options import (
     KnownScoreOption,
     KnownSegmentOption,
     KnownTimeOption,
+    MeansLossOption,
     OnError,
     OnErrorOption,
     QuietOption,
@@ -30,6 +31,7 @@ EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --out report.html",
     "streamcal report calibrated.csv --score p --label y --segment country --segment device",
     "streamcal report animals.csv --prob cat,dog,bird --label animal",
+    "streamcal report claims.csv --score model --prob calibrated --label n --loss poisson",
     "streamcal report run.db --out report.html",
 )
 
@@ -43,6 +45,7 @@ def report(
     segment: KnownSegmentOption = None,
     time: KnownTimeOption = None,
     since: SinceOption = None,
+    loss: MeansLossOption = None,
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -60,7 +63,7 @@ def report(
         check_target(out)
         output = Output(out)
         columns = score, label, prob, key, tuple(segment or ())
-        given = Given(*columns, time, since, file_format, on_error)
+        given = Given(*columns, time, since, file_format, on_error, loss)
         subject = open_subject(source, given, quiet=quiet)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())

@@ -14,6 +14,7 @@ from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import (
     check_alone,
+    columns_before,
     columns_of_labels,
     name_of_column,
     reader_columns,
@@ -24,7 +25,7 @@ from streamcal.cli.rows import (
     RowReader,
     Rows,
     TimeColumn,
-    binary_label_column,
+    columns_of_values,
     group_rows,
     probability_column,
     score_column,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_PROB = "calibrated"
 _MOST_FIELDS = 64
+_OF_MEANS = ("poisson", "gamma", "tweedie")
+"""Losses of a run that say that labels are counts or amounts; squared may be that of 0 and 1."""
 
 
 class Given(NamedTuple):
@@ -56,6 +59,7 @@ class Given(NamedTuple):
     since: str | None = None
     file_format: Format | None = None
     on_error: OnError = OnError.stop
+    loss: str | None = None
 
     def check_none(self, store: Path) -> None:
         """Raise ``ValueError`` if an option is given, which a store has no use for."""
@@ -89,23 +93,31 @@ def open_subject(
             raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
-        check_alone(labels, score=given.score, key=key, segment=segment, since=since)
+        check_alone(labels, key=key, segment=segment, since=since, loss=given.loss)
         if given.label is None:
             raise ValueError(f"{source} is not a store, and a table needs --label")
-        answers = _AnswerColumns(given.label, labels, given.time)
+        before = None if given.score is None else columns_before(given.score, labels)
+        answers = _AnswerColumns(given.label, labels, given.time, before)
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
         needed = " and ".join(missing)
+        if given.prob is not None and given.score is None:
+            needed += f", unless --prob names several columns, as in a,b,c; got {given.prob!r}"
         raise ValueError(f"{source} is not a store, and a table needs {needed}")
     if len(set(given.segment)) < len(given.segment) or len(given.segment) > _MOST_FIELDS:
         raise ValueError(
             f"--segment must name different columns, at most {_MOST_FIELDS}, got"
             f" {', '.join(given.segment)}"
         )
+    if given.segment and given.loss is not None:
+        raise ValueError(
+            "--segment does not go with --loss: errors of segments are those of labels 0 and 1"
+        )
     prob = name_of_column(given.prob or _DEFAULT_PROB)
     columns = _ScoredColumns(
-        given.score, given.label, prob, given.key, given.segment, given.time, _since(given)
+        *(given.score, given.label, prob, given.key, given.segment, given.time),
+        *(_since(given), None if given.loss is None else str(given.loss)),
     )
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
@@ -127,7 +139,8 @@ def _since(given: Given) -> tuple[float, bool] | None:
 class _ScoredColumns(NamedTuple):
     """The columns of a calibrated table: scores, labels, probabilities, key, segments and time.
 
-    ``since`` is a time that cuts the table into two parts.
+    ``since`` is a time that cuts the table into two parts. With a ``loss``, labels are numbers, and
+    the calibrated values are means of these.
     """
 
     score: str
@@ -137,6 +150,7 @@ class _ScoredColumns(NamedTuple):
     segment: tuple[str, ...] = ()
     time: str | None = None
     since: tuple[float, bool] | None = None
+    loss: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -151,6 +165,7 @@ class _ScoredColumns(NamedTuple):
         named |= {"Key": self.key} if self.key is not None else {}
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
         named |= {"Times": self.time} if self.time is not None else {}
+        named |= {"Loss": self.loss} if self.loss is not None else {}
         return tuple(named.items())
 
     def add_to(
@@ -161,20 +176,31 @@ class _ScoredColumns(NamedTuple):
         return rows.add_to(report, self)
 
 
+def _with_labels(columns: dict[str, str]) -> str:
+    return ", ".join(
+        name if name == label else f"{name} ({label})" for name, label in columns.items()
+    )
+
+
 class _AnswerColumns(NamedTuple):
-    """The columns of a table with several labels: the true one, the probability of each, time."""
+    """The columns of a table with several labels: the true one, the probability of each, time.
+
+    ``before`` has the columns before calibration, in the order of their labels in ``prob``.
+    """
 
     label: str
     prob: dict[str, str]
     time: str | None = None
+    before: dict[str, str] | None = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """The names as facts of a report."""
-        pairs = [
-            name if name == label else f"{name} ({label})" for name, label in self.prob.items()
-        ]
-        named = {"Probabilities": ", ".join(pairs), "Labels": self.label}
+        after = _with_labels(self.prob)
+        if self.before is None:
+            named = {"Probabilities": after, "Labels": self.label}
+        else:
+            named = {"Scores": _with_labels(self.before), "Calibrated": after, "Labels": self.label}
         named |= {"Times": self.time} if self.time is not None else {}
         return tuple(named.items())
 
@@ -368,7 +394,13 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
             )
         score, label, prob = (options[name] for name in ("--score", "--label", "--new-column"))
         segment = tuple(options.get("--segment") or ())
-        columns = _ScoredColumns(score, label, prob, options.get("--key"), segment)
+        loss = options.get("--loss")
+        if loss in _OF_MEANS and segment:
+            raise ValueError("errors of --segment are those of labels 0 and 1")
+        columns = _ScoredColumns(
+            *(score, label, prob, options.get("--key"), segment),
+            loss=loss if loss in _OF_MEANS else None,
+        )
         kind = format_of(Path(notes["out"]), Path(notes["tables"][0]))
         check_can_be_read_again(path)
         n_rows = notes["sums"].get("counts", [0])[0]  # 0 if the run has just begun
@@ -402,6 +434,7 @@ def _read_scored(
     quiet: bool,
 ) -> _Rows:
     """Return the labelled rows among the first ``limit`` rows of a table."""
+    from streamcal.losses.deviance import get_deviance
     from streamcal.report.key_sections import Keys
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
@@ -411,8 +444,7 @@ def _read_scored(
     reader = RowReader(
         [
             score_column(columns.score),
-            probability_column(columns.prob),
-            binary_label_column(columns.label),
+            *columns_of_values([columns.prob], columns.label, columns.loss),
             *([] if time is None else [time]),
         ],
         on_error,
@@ -443,6 +475,8 @@ def _read_scored(
         numbers = numbers[:, np.argsort(numbers[3], kind="stable")]
     score, prob, label, *times, row = numbers[:n_columns]
     scored = Scored(score, prob, label, row)
+    if columns.loss is not None:
+        scored = scored._replace(deviance=get_deviance(columns.loss))
     if time is not None:
         scored = scored._replace(times=times[0], zone="UTC" if time.has_zone else "")
     keys, *segments = (
@@ -465,9 +499,10 @@ def _read_answers(
     from streamcal.tables.open import open_table
 
     time = None if columns.time is None else TimeColumn(columns.time, ())
+    before = list(map(probability_column, columns.before or ()))
     read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
-    reader, at = RowReader(read, on_error), len(columns.prob)
-    parts = [np.empty((0, len(read) + 1))]
+    reader, at = RowReader([*before, *read], on_error), len(before) + len(columns.prob)
+    parts = [np.empty((0, len(reader.columns) + 1))]
     with (
         open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -484,7 +519,9 @@ def _read_answers(
     if time is not None:
         numbers = numbers[np.argsort(numbers[:, at + 1], kind="stable")]
     names, codes = tuple(columns.prob.values()), numbers[:, at].astype(np.int64)
-    answers = Answers(names, numbers[:, :at], codes, numbers[:, -1])
+    answers = Answers(names, numbers[:, len(before) : at], codes, numbers[:, -1])
+    if before:
+        answers = answers._replace(before=numbers[:, : len(before)])
     if time is None:
         return answers
     return answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
@@ -509,9 +546,12 @@ def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
     except TableError as error:
         if str(error).startswith(f"has no column `{_DEFAULT_PROB}`") and prob == _DEFAULT_PROB:
             command = ["calibrate", str(table), "--score", score, "--label", label]
+            if columns.loss is not None:
+                command += ["--calibrator", "isotonic", "--loss", columns.loss]
             command += ["--out", f"calibrated.{kind}"]
+            values = "probabilities" if columns.loss is None else "means"
             raise TableError(
                 f"has no column `{prob}`: run `streamcal {shlex.join(command)}` first, or name the"
-                " column of probabilities by --prob"
+                f" column of {values} by --prob"
             ) from None
         raise

@@ -35,6 +35,11 @@ MOST_DELAY = 2**53
 _MISSING = frozenset({"na", "n/a", "nan", "<na>", "null", "none", "?"})
 """What other programs write in the cell of a missing value, in small letters."""
 
+SEVERAL = "; several labels need a column of probabilities each, as in --prob a,b,c"
+"""What is said of a label that is neither 0 nor 1."""
+MEANS = "; for counts or amounts add --loss poisson, gamma, tweedie or squared"
+"""What to do about labels and predictions that are no probabilities."""
+
 A_TIME = "a time such as 2026-03-01T12:30, or a number of seconds since 1970"
 
 Vector = NDArray[np.float64]
@@ -44,7 +49,8 @@ Mask = NDArray[np.bool_]
 class Requirement(NamedTuple):
     """A requirement of a number: its text in messages, and the function that checks it.
 
-    ``otherwise`` is what the message adds if there is a value that does not meet it.
+    ``otherwise`` is what the message adds if there is a number that does not meet it; in a column
+    of labels, if there is a word.
     """
 
     text: str
@@ -141,6 +147,15 @@ def score_column(name: str) -> Column:
     return Column(name, (Requirement("a finite number", np.isfinite),))
 
 
+def mean_column(name: str, loss: "MeanLoss") -> Column:
+    """Return a column of means that a loss is defined for."""
+    requirements = (
+        Requirement(f"in {loss.z_range} for the {loss.name} loss", loss.z_range.contains),
+        Requirement(f"at most {LARGEST:g} in size", lambda z: np.abs(z) <= LARGEST),
+    )
+    return Column(name, requirements)
+
+
 def probability_column(name: str, otherwise: str = "") -> Column:
     """Return a column of probabilities, clipped; ``otherwise`` is that of its `Requirement`."""
     requirement = Requirement(
@@ -178,9 +193,10 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
-def binary_label_column(name: str) -> Column:
-    """Return a column of labels 0 and 1."""
-    requirement = Requirement("0 or 1, or false or true", lambda y: np.isin(y, (0.0, 1.0)))
+def binary_label_column(name: str, otherwise: str = "") -> Column:
+    """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
+    text = "0 or 1, or false or true"
+    requirement = Requirement(text, lambda y: np.isin(y, (0.0, 1.0)), otherwise)
     return Column(name, (requirement,), is_label=True)
 
 
@@ -204,6 +220,19 @@ def loss_label_column(name: str, loss: "MeanLoss") -> Column:
         ),
     )
     return Column(name, requirements, is_label=True)
+
+
+def columns_of_values(names: Sequence[str], label: str, loss: str | None) -> list[Column]:
+    """Return columns of probabilities and of labels 0 and 1; with a loss, of means and numbers."""
+    if loss is None:
+        return [
+            *(probability_column(name, MEANS) for name in names),
+            binary_label_column(label, SEVERAL + MEANS),
+        ]
+    from streamcal.losses.deviance import get_deviance
+
+    given = get_deviance(str(loss)).loss
+    return [*(mean_column(name, given) for name in names), loss_label_column(label, given)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +388,9 @@ def _faults(chunk: "Chunk", checks: list[Check], keep: Mask, stop: bool) -> list
         elif got == "nothing" or cell in _MISSING:
             advice = "; --on-error skip leaves such rows out" if stop else ""
         else:
-            advice = _advice(text, cell) + (otherwise if _is_number(cell) else "")
+            advice = _advice(text, cell)
+            if not (check.is_label and advice) and _is_number(cell) != check.is_label:
+                advice += otherwise
         message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
     return sorted(faults, key=lambda fault: fault.row)

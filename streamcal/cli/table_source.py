@@ -11,6 +11,7 @@ from streamcal.cli.rows import (
     Column,
     RowChecksums,
     RowReader,
+    TimeColumn,
     delay_column,
     group_names,
     group_rows,
@@ -26,6 +27,7 @@ from streamcal.cli.rows import (
 from streamcal.cli.summary import Totals
 
 if TYPE_CHECKING:
+    from streamcal.calibration.clock import Times
     from streamcal.cli.rows import Rows
     from streamcal.durable.keyed import KeyedCalibrator, Samples
     from streamcal.tables.base import Chunk
@@ -49,19 +51,20 @@ class Columns:
     group: str | None
     delay: int | str | None
     sampling_rate: float | str | None
+    time: str | None
     new_column: str
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
         read = (self.score, self.label, self.weight, self.key, self.group)
-        numbers = (self.delay, self.sampling_rate)
+        numbers = (self.delay, self.sampling_rate, self.time)
         return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
     def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
         """Return the columns of numbers, with their requirements.
 
-        They are score, label and weight, then delay and sampling rate if these are columns.
+        They are score, label and weight, then delay, sampling rate and time if these are columns.
         """
         if any_score and self.segment is None:
             score = score_column(self.score)
@@ -73,6 +76,8 @@ class Columns:
             read.append(delay_column(self.delay))
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
+        if self.time is not None:
+            read.append(TimeColumn(self.time, ()))
         return read
 
     def delays(self, rows: "Rows") -> Vector:
@@ -82,7 +87,9 @@ class Columns:
     def rates(self, rows: "Rows") -> Vector:
         """Return the sampling rate of each row."""
         rate = self.sampling_rate
-        return rows.values[-1] if isinstance(rate, str) else _repeat(rate or 1.0, rows)
+        if not isinstance(rate, str):
+            return _repeat(rate or 1.0, rows)
+        return rows.values[4 if isinstance(self.delay, str) else 3]
 
 
 def _repeat(number: float, rows: "Rows") -> Vector:
@@ -122,7 +129,8 @@ class TableBatch:
             return keyed.predict_learn_checked(self.samples)
         names = group_names(self.rows, columns.group)
         delays = columns.delays(self.rows)
-        return late.predict_learn(self._numbers, self.samples, self._fields, delays, names)
+        times = self._source.times_of(self.rows)
+        return late.predict_learn(self._numbers, self.samples, self._fields, delays, names, times)
 
 
 class TableSource:
@@ -227,10 +235,35 @@ class TableSource:
         names, fields = self.columns.segment, None
         if names is not None:
             fields = {name: plain_values(rows, name) for name in names}
-        read = self._keyed.read_fields(fields, len(rows.numbers))
+        times = self.times_of(rows)
+        if times is not None and len(times):
+            self._check_kind(times)
+        read = self._keyed.read_contexts(fields, times, len(rows.numbers))
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, read), fields
+
+    def times_of(self, rows: "Rows") -> "Times | None":
+        """Return the time of each row; None if there are no times."""
+        from streamcal.calibration.clock import Times
+
+        column = self.reader.columns[-1]
+        if not isinstance(column, TimeColumn):
+            return None
+        return Times(rows.values[-1], "aware" if column.has_zone else "naive")
+
+    def _check_kind(self, times: "Times") -> None:
+        """Raise unless times have a zone, or none, as those that the calibrators have learned."""
+        try:
+            self._keyed.check_time(times[0])
+        except ValueError:
+            from streamcal.tables.base import TableError
+
+            now, before = ("with", "without") if times.kind == "aware" else ("without", "with")
+            raise TableError(
+                f"column `{self.columns.time}` has times {now} a zone, but {self._path} has learned"
+                f" times {before} one"
+            ) from None
 
     def _count(self, rows: "Rows", samples: "Samples", new: NDArray[np.bool_]) -> None:
         """Add rows to the checksums; raise unless those before the new ones were learned."""
@@ -238,7 +271,7 @@ class TableSource:
         columns: list[Any] = [*rows.values]
         if self.columns.key is not None:
             columns.append(key_checksums(samples.groups, len(rows.numbers)))
-        if samples.read is not None:
+        if samples.read is not None and self.columns.segment is not None:
             columns.append(samples.read)
         if self.columns.group is not None:
             columns.append(name_checksums(group_names(rows, self.columns.group) or []))

@@ -16,6 +16,7 @@ from streamcal.cli.options import (
     KnownScoreOption,
     KnownSegmentOption,
     KnownTimeOption,
+    MeansLossOption,
     OnError,
     OnErrorOption,
     SinceOption,
@@ -39,6 +40,7 @@ def watch(
     segment: KnownSegmentOption = None,
     time: KnownTimeOption = None,
     since: SinceOption = None,
+    loss: MeansLossOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -80,7 +82,7 @@ def watch(
 
         check_access(host, token)
         columns = score, label, prob, key, tuple(segment or ())
-        given = Given(*columns, time, since, file_format, on_error)
+        given = Given(*columns, time, since, file_format, on_error, loss)
         check_can_be_read_again(source)
         subject = open_subject(source, given)
         subject.watched = True

@@ -26,7 +26,7 @@ class Evaluator:
 
     def __init__(self, p: Vector, metric: Metric, counts: Vector, tol: float) -> None:
         assert metric.spec is not None
-        self.n = len(p)
+        self.n: int = len(p)
         self._p, self._spec, self._counts = p, metric.spec, counts
         self._step = max(16, block_size(self.n) // 3)
         self._tau = tol / (16 * (self.n + self._step + 1))

@@ -73,7 +73,7 @@ class Metric(Stateful):
         check_zero_division(zero_division)
         self.phi = phi
         self.zero_division = zero_division
-        self.monotone = bool(monotone)
+        self.monotone: bool = bool(monotone)
         _check_monotone(self)
 
     def __call__(self, tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, tn: ArrayLike) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._state import Arrays, Fields, Stateful, array_of, nest, require, restore
+from streamcal._state import Arrays, Fields, Stateful, are_in, array_of, nest, require, restore
 from streamcal.calibration.base import Calibrator, predict_learn_known
 from streamcal.durable.rows import JOURNAL, Head, check_row, hash_of
 from streamcal.kernels.sqlite import Connection
@@ -27,16 +27,21 @@ from streamcal.kernels.sqlite import Connection
 Vector = NDArray[np.float64]
 
 
-Batch = tuple[Mapping[Any, Sequence[int]], Vector, Vector, Vector]
-"""The positions of samples by key, and their scores, labels and weights."""
+Batch = tuple[Mapping[Any, Sequence[int]], Vector, *tuple[Vector, ...]]
+"""The positions of samples by key, and the columns of `Samples`: three, or five with times."""
 
 
 class Samples(NamedTuple):
-    """Samples of one key: arrays of shape ``(n_samples,)``. A label may be NaN: it is unknown."""
+    """Samples of one key: arrays of shape ``(n_samples,)``. A label may be NaN: it is unknown.
+
+    Calibrators that forget by time also have the two columns of `Times.pack`.
+    """
 
     scores: Vector
     y: Vector
     w: Vector
+    seconds: Vector | None = None
+    kinds: Vector | None = None
 
 
 class Journal(Stateful):
@@ -48,8 +53,8 @@ class Journal(Stateful):
         The names of the keys in the store.
     counts : ndarray of shape (n_keys,)
         How many samples each of them has learned.
-    columns : ndarray of shape (3, n_samples)
-        Scores, labels and weights: those of the first key in order, then those of the second.
+    columns : ndarray of shape (3, n_samples) or (5, n_samples)
+        The columns of `Samples`: those of the first key in order, then those of the second.
     """
 
     def __init__(self) -> None:
@@ -78,7 +83,8 @@ class Journal(Stateful):
     @property
     def n_bytes(self) -> int:
         """About how many bytes it takes."""
-        return int(9 * self.columns.shape[1] + sum(map(len, self.names)))
+        n_columns, n_samples = self.columns.shape
+        return int((9 if n_columns == 3 else 18) * n_samples + sum(map(len, self.names)))
 
     def by_name(self) -> Iterator[tuple[str, Samples]]:
         """Iterate over names and their samples."""
@@ -87,13 +93,15 @@ class Journal(Stateful):
             yield name, Samples(*self.columns[:, start:end])
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        scores, y, w = self.columns
+        scores, y, w, *times = self.columns
         arrays = {
             "names": nest("\n".join(self.names).encode()),  # JSON, so without line breaks
             "counts": _packed(self.counts.astype(np.float64)),
             "scores": scores,
             "labels": _packed(y),
         }
+        if times:
+            arrays |= {"seconds": times[0], "kinds": _packed(times[1])}
         return {}, arrays if (w == 1.0).all() else {**arrays, "weights": w}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -107,6 +115,12 @@ class Journal(Stateful):
         y = _unpacked(arrays, "labels", n_samples)
         w = array_of(arrays, "weights", n_samples) if "weights" in arrays else np.ones(n_samples)
         self.columns = np.stack([scores, y, w])
+        if "seconds" in arrays:
+            seconds = array_of(arrays, "seconds", n_samples)
+            kinds = _unpacked(arrays, "kinds", n_samples)
+            require(are_in(kinds, np.arange(3.0)).all(), "times must be of a kind")
+            require((kinds == kinds[0]).all(), "times must be of one kind")
+            self.columns = np.stack([scores, y, w, seconds, kinds])
 
 
 _NAN = 255  # the byte that stands for NaN
@@ -218,7 +232,13 @@ def state_after(data: bytes, parts: Sequence[Part]) -> bytes:
 
 def learn_again(calibrator: Calibrator, samples: Samples) -> None:
     """Predict and learn samples, as when they came."""
-    scores = calibrator._check_known(*samples)
+    scores = calibrator._check_known(*samples[:3])
+    if samples.seconds is not None and samples.kinds is not None:
+        read = np.column_stack([samples.seconds, samples.kinds])
+        calibrator._predict_learn_read(read, scores, samples.y, samples.w)
+        return
+    if calibrator.needs_time:
+        raise ValueError("samples must have times, as their calibrator forgets by time")
     predict_learn = calibrator._sampler()
     if predict_learn is None:
         predict_learn_known(calibrator, scores, samples.y, samples.w)

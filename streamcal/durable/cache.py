@@ -49,7 +49,8 @@ class Live(NamedTuple):
     @classmethod
     def of(cls, calibrator: Calibrator) -> Self:
         """Return a calibrator with its call."""
-        return cls(calibrator, None if calibrator.fields else calibrator._sampler())
+        only_scores = not calibrator.fields and not calibrator.needs_time
+        return cls(calibrator, calibrator._sampler() if only_scores else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Live.of, (self.calibrator,)
@@ -87,6 +88,8 @@ class CalibratorCache:
         Calibrators by key, the least recently used one first.
     compressed : dict
         Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
+    first : Calibrator or None
+        A calibrator that the store had at first, if calibrators need the time of a sample.
     """
 
     def __init__(
@@ -113,13 +116,15 @@ class CalibratorCache:
         # The stored states from which calibrators continued, and those being saved.
         self._base: dict[Hashable, Written] = {}
         self._offered: dict[Hashable, Written] = {}
+        self.first: Calibrator | None = None
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
             store.check_count()
             self._version = store.version
             name = store.first_key(PREFIX)
-            if name is not None:
-                self.restore(store.get_bytes(name))  # or it raises, before the first sample does
+            if name is not None:  # or it raises, before the first sample does
+                found = self.restore(store.get_bytes(name))
+                self.first = found if fresh.needs_time else None
         self._expiry = None if expire_after is None else Expiry.of(store, expire_after)
 
     # Keys -----------------------------------------------------------------------------------------
@@ -403,7 +408,9 @@ class CalibratorCache:
 
     def _can_learn_again(self) -> bool:
         """Return whether any process can restore calibrators and teach them samples."""
-        if self.fresh._sampler() is None or self.fresh.fields:
+        fresh = self.fresh
+        learns = fresh._learns_times() if fresh.needs_time else fresh._sampler() is not None
+        if fresh.fields or not learns:
             return False
         try:
             restore(self.fresh.to_bytes())

@@ -100,7 +100,8 @@ def run(
         A calibrator is the prototype of one calibrator per key and is not changed: it has the
         parameters, and the state to start from where the store has none. A `KeyedCalibrator` must
         have been made with ``store``; its unsaved changes are dropped, since they do not belong to
-        the store's offset. A `SegmentCalibrator` needs the ``x`` of each event with a score.
+        the store's offset. A `SegmentCalibrator` needs the ``x`` of each event with a score, a
+        calibrator that forgets by time the ``t`` of each event.
     sink : callable
         Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
         shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
@@ -166,7 +167,9 @@ def run(
     more than one batch.
 
     *Late labels.* With a `LabelJoin` an event may be a score with an id, which is predicted and not
-    learned, or a label with the same id: then the calibrator learns the score that was served.
+    learned, or a label with the same id: then the calibrator learns the score that was served. If
+    it forgets by time, it learns it at the time of the event that came last, which is mostly the
+    label.
 
     Examples
     --------

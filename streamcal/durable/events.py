@@ -132,7 +132,7 @@ class EventBatch:
             waited = math.isnan(event.score) or math.isnan(event.y)
             numbers = sample.score, sample.y, sample.w
             with errors_of_waiting(self._all.path if waited else None):
-                keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=ticket)
+                keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=ticket, t=sample.t)
             samples.append((end, sample.score, value, sample.y))
         return np.array(values), np.array(samples).reshape(-1, 4)
 
@@ -269,11 +269,18 @@ def _check_events(
     events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
 ) -> tuple[list[Event], Samples]:
     """Do what `_check` does; an error does not say of which event it is."""
-    scores, y, w, keys, ids, _, x, *_ = zip(*events, strict=True)
+    scores, y, w, keys, ids, _, x, t = zip(*events, strict=True)
+    if keyed.needs_time:
+        for event in events:
+            if event.t is None:
+                raise TypeError(
+                    "must have `t`, the time of the event, as `calibrator` forgets by time,"
+                    f" got {event}"
+                )
     if join is None:
         if keyed.fields or x.count(None) < len(x):
             events = [_with_fields(event, keyed.fields) for event in events]
-        return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields))
+        return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields), t)
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
     labelled = ~np.isnan(as_vector(y, "y", finite=False))
     for at, name in enumerate(ids):
@@ -286,7 +293,7 @@ def _check_events(
     ]
     # A label that comes alone is checked with a score that any calibrator takes.
     columns = _columns_of(events, keyed.fields)
-    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns)
+    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns, t)
 
 
 def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:

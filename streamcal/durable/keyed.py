@@ -1,8 +1,9 @@
 """One calibrator per key, for any number of keys."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,7 @@ from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._validation import as_vector, as_weights, check_count, check_order, check_same_length
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, Times, maker_of
 from streamcal.calibration.context import Contexts, FieldValues
 from streamcal.calibration.snapshot import Snapshot
 from streamcal.calibration.tickets import OtherTicketError, Prediction, Ticket
@@ -24,6 +25,8 @@ from streamcal.notebook.card import card
 
 Vector = NDArray[np.float64]
 
+FEW_TIMED = 16  # samples with times, below which calls for each are quicker than arrays
+
 
 class Samples(NamedTuple):
     """Samples that have been checked.
@@ -35,7 +38,7 @@ class Samples(NamedTuple):
     scores, y, w : ndarray of shape (n_samples,)
         Scores, labels (NaN: unknown) and weights.
     read : ndarray of n_samples rows, or None
-        What the calibrator has read in the columns of its fields, if it has any.
+        What the calibrator has read in the columns of its fields and of times, if it needs any.
     """
 
     groups: Groups
@@ -43,6 +46,27 @@ class Samples(NamedTuple):
     y: Vector
     w: Vector
     read: NDArray[Any] | None
+
+
+class _Timed:
+    """The samples of a batch with times, which were checked: `OneByOne` without compiled calls.
+
+    The arrays of one sample would take ten times as long as these calls.
+    """
+
+    def __init__(self, scores: Vector, y: Vector, w: Vector, times: Times, out: Vector) -> None:
+        columns = [column.tolist() for column in (scores, y, w, times.seconds)]
+        self._rows = list(zip(*columns, strict=True))
+        self._make = maker_of(times.kind) or float
+        self._out = out
+
+    def predict_learn(self, calibrator: Calibrator, at: list[int]) -> None:
+        """Predict and learn the samples at positions."""
+        for i in at:
+            score, y, w, seconds = self._rows[i]
+            self._out[i] = calibrator.predict_one(score)
+            if y == y:
+                calibrator.learn_one(score, y, w, t=self._make(seconds))
 
 
 class KeyedCalibrator(Locked):
@@ -72,6 +96,8 @@ class KeyedCalibrator(Locked):
         The numbers of calibrators that are objects, and that are compressed bytes in memory.
     fields : tuple of str
         The names of the values that calibrators need as ``x``.
+    needs_time : bool
+        Whether calibrators need the time ``t`` at which a sample is learned.
 
     Raises
     ------
@@ -90,7 +116,9 @@ class KeyedCalibrator(Locked):
     are one key, in the store too: 1, 1.0 and True. NaN, which equals nothing, is not a key.
 
     A calibrator with ``fields``, such as a `SegmentCalibrator`, needs their values with each
-    sample, as ``x``; others take none.
+    sample, as ``x``; others take none. One that forgets by time needs the time ``t`` at which each
+    sample is learned; others ignore it. The times of all keys are of one kind: with a zone, without
+    one, or seconds. Each key ages when it learns.
 
     Threads may share it: each call is atomic, and the others wait.
 
@@ -152,7 +180,10 @@ class KeyedCalibrator(Locked):
         if max_live is not None or store is not None:
             self._fresh.to_bytes()  # or it raises, before anything has been learned
         self.fields = tuple(self._fresh.fields)
+        self.needs_time = bool(self._fresh.needs_time)
+        self._logs_times = self.needs_time and not self.fields and self._fresh._learns_times()
         self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
+        self._knows_kind = self._cache.first or self._fresh  # of the times of all keys
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -235,12 +266,14 @@ class KeyedCalibrator(Locked):
     ) -> None:
         """Learn a sample of a key; ``ticket`` is that of `serve_one`, if there was one.
 
+        ``t`` is the time at which it is learned, for calibrators that forget by time.
+
         Raises
         ------
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x)
+        given = self._check_x(x) | self._check_t(t)
         with self._mutex:
             calibrator = self._find_or_make(key)
             if ticket is not None and calibrator.makes_tickets:
@@ -252,6 +285,7 @@ class KeyedCalibrator(Locked):
                 except OtherTicketError:  # of a calibrator that has been forgotten
                     calibrator.learn_one(score, y, w, **given | {"ticket": None})
                 self._cache.changed(key, calibrator)
+                self._note_kind(calibrator)
                 self._cache.count_learned(1, unused)
             except BaseException:
                 self._cache.changed_in_part(key)
@@ -266,6 +300,7 @@ class KeyedCalibrator(Locked):
         *,
         x: Sequence[FieldValues] | None = None,
         tickets: Sequence[Any] | None = None,
+        t: Time | None = None,
     ) -> None:
         """Learn rows of a key that share an outcome: see `Calibrator.learn_group`.
 
@@ -274,7 +309,7 @@ class KeyedCalibrator(Locked):
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x)
+        given = self._check_x(x) | self._check_t(t)
         with self._mutex:
             calibrator = self._find_or_make(key)
             unused = self._cache.unused(1)
@@ -284,6 +319,7 @@ class KeyedCalibrator(Locked):
                 except OtherTicketError:  # of a calibrator that has been forgotten
                     calibrator.learn_group(scores, y, w, **given)
                 self._cache.changed(key, calibrator)
+                self._note_kind(calibrator)
                 self._cache.count_learned(1, unused)
             except BaseException:
                 self._cache.changed_in_part(key)
@@ -301,6 +337,22 @@ class KeyedCalibrator(Locked):
             raise TypeError(f"`x` must have the values of the fields {listed}, got None{hint}")
         return {"x": x}
 
+    def _check_t(self, t: Any) -> dict[str, Any]:
+        """Return the argument of calibrators that forget by time; raise unless it is a time."""
+        if not self.needs_time:
+            return {}
+        self.check_time(t)
+        return {"t": t}
+
+    def check_time(self, t: Any) -> None:
+        """Raise unless `learn_one` accepts a time: a time of the kind of those before."""
+        self._knows_kind._read_time(t)
+
+    def _note_kind(self, calibrator: Calibrator) -> None:
+        """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
+        if self._knows_kind is self._fresh:
+            self._knows_kind = calibrator
+
     def learn_many(
         self,
         keys: Sequence[Hashable],
@@ -309,9 +361,10 @@ class KeyedCalibrator(Locked):
         w: ArrayLike | None = None,
         *,
         x: Any = None,
+        t: Any = None,
     ) -> None:
         """Learn samples in the order given, those of each key in one call."""
-        self.predict_learn_many(keys, scores, y, w, x=x)
+        self.predict_learn_many(keys, scores, y, w, x=x, t=t)
 
     def predict_learn_many(
         self,
@@ -321,6 +374,7 @@ class KeyedCalibrator(Locked):
         w: ArrayLike | None = None,
         *,
         x: Any = None,
+        t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in the order given, those of each key in one call.
 
@@ -332,13 +386,15 @@ class KeyedCalibrator(Locked):
             As for `Calibrator.predict_learn_many`; a sample whose label is NaN is only predicted.
         x : mapping or data frame, optional
             A column for each of the calibrator's ``fields``.
+        t : sequence of datetime or float, optional
+            The time at which each sample is learned, for calibrators that forget by time.
 
         Raises
         ------
         ValueError, TypeError
             If an argument is out of range or lengths differ; nothing is learned of any key.
         """
-        samples = self.check(keys, scores, y, w, x)
+        samples = self.check(keys, scores, y, w, x, t)
         return like_given(self.predict_learn_checked(samples), scores)
 
     def check(
@@ -348,6 +404,7 @@ class KeyedCalibrator(Locked):
         y: ArrayLike,
         w: ArrayLike | None,
         x: Any = None,
+        t: Any = None,
     ) -> Samples:
         """Return the samples for `predict_learn_checked`, or raise."""
         # Copies: another thread may write to the arrays after they are checked.
@@ -365,17 +422,18 @@ class KeyedCalibrator(Locked):
                 f"`keys` must have one per score ({len(vector)}), got {len(keys)}{hint}"
             )
         vector = self._fresh._check_known(vector, labels, weights)
-        read = self.read_fields(x, len(vector))
+        read = self.read_contexts(x, t, len(vector))
         groups = group(keys)
         if not are_plain(groups):
             for key in groups:
                 name_of(key)  # or it raises
         return Samples(groups, vector, labels, weights, read)
 
-    def read_fields(self, x: Any, n_samples: int) -> NDArray[Any] | None:
-        """Return what `Samples` has of the columns of fields, or raise."""
+    def read_contexts(self, x: Any, t: Any, n_samples: int) -> NDArray[Any] | None:
+        """Return what `Samples` has of the columns of fields, and of times, or raise."""
         self._check_x(x)
-        return self._fresh._read_contexts(Contexts(x), n_samples)
+        times = self._knows_kind._read_times(t, n_samples)
+        return self._fresh._read_contexts(Contexts(x, t=times), n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""
@@ -389,6 +447,9 @@ class KeyedCalibrator(Locked):
         """Do what `predict_learn_checked` does, between two instants at which keys expire."""
         groups, scores, y, w, read = samples
         one_by_one = OneByOne(scores, y, w, values)
+        timed = None
+        if self._logs_times and read is not None:
+            timed = _Timed(scores, y, w, Times.unpack(read), values)
         cache = self._cache
         cache.begin_batch(groups)
         others, unchanged = one_by_one.predict_learn_live(groups, cache.live, FEW, cache.touch)
@@ -399,15 +460,22 @@ class KeyedCalibrator(Locked):
                 changes = not np.isnan(y[at]).all() or live.calibrator._has_open_burst()
                 if live.predict_learn is not None and type(at) is list and len(at) < FEW:
                     one_by_one.predict_learn(live.predict_learn, at)
+                elif timed is not None and type(at) is list and len(at) < FEW_TIMED:
+                    timed.predict_learn(live.calibrator, at)
+                    if changes:
+                        self._note_kind(live.calibrator)
                 else:
                     at = at if type(at) is slice else np.asarray(at)
                     rows = None if read is None else read[at]
                     values[at] = live.calibrator._predict_learn_read(rows, scores[at], y[at], w[at])
+                    if changes:
+                        self._note_kind(live.calibrator)
                 if not changes:
                     unchanged.add(key)
                 elif found is None:
                     cache.make_live(key, live)
-        cache.end_batch((groups, scores, y, w), unchanged)
+        times = read.T if self._logs_times and read is not None else ()
+        cache.end_batch((groups, scores, y, w, *times), unchanged)
 
     def forget(self, key: Hashable) -> None:
         """Drop the calibrator of a key, as if it had learned nothing.
@@ -447,6 +515,21 @@ class KeyedCalibrator(Locked):
         """Return an immutable copy of the calibrator of a key, for any thread."""
         with self._mutex:
             return self._find_or_fresh(key).snapshot()
+
+    def export(self, key: Hashable, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the map of a key for another program, as `Calibrator.export` does.
+
+        Examples
+        --------
+        >>> from streamcal import IsotonicCalibrator
+        >>> shops = KeyedCalibrator(IsotonicCalibrator())
+        >>> shops.learn_many(["north"] * 3, [0.25, 0.5, 0.75], [0, 1, 1])
+        >>> shops.export("north", "sql", column="p").count("CASE")
+        2
+        """
+        with self._mutex:
+            twin = copy.deepcopy(self._find_or_fresh(key)._without_burst())
+        return twin.export(format, **options)
 
     def _find_or_fresh(self, key: Hashable) -> Calibrator:
         """Return the calibrator of a key, or a new one that must not learn."""
@@ -514,6 +597,7 @@ class KeyedCalibrator(Locked):
         """
         with self._mutex:
             self._cache.revert()
+            self._knows_kind = self._cache.first or self._fresh
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to use these calibrators.

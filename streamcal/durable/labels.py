@@ -23,6 +23,7 @@ from streamcal._state import (
 )
 from streamcal._validation import as_number, as_score, as_weight, check_count
 from streamcal._whole import do_all
+from streamcal.calibration.clock import Time
 from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
 from streamcal.durable.fields import pack_fields, unpack_fields
 from streamcal.durable.keys import name_of
@@ -55,6 +56,9 @@ class Event(NamedTuple):
     x : mapping, optional
         The values of the calibrator's ``fields``: text, numbers, booleans or None by name.
         They wait with the score. `run` ignores other names, so it may be all features.
+    t : datetime or float, optional
+        The time of the event, if the calibrator forgets by time. A late label is learned at its own
+        time, not at that of its score.
 
     Examples
     --------
@@ -71,6 +75,7 @@ class Event(NamedTuple):
     id: Hashable = None
     served: Prediction | None = None
     x: Mapping[str, Any] | None = None
+    t: Time | None = None
 
 
 class LabelJoin(Stateful):
@@ -101,14 +106,14 @@ class LabelJoin(Stateful):
     -----
     An id may be used again a horizon after its first event. An event that has both score and label
     is complete; its id is not used. Weight, key and fields of a sample are those of the event with
-    its score.
+    its score. Its time ``t`` is that of the event that came last: what waits keeps none.
 
     Examples
     --------
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
     >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None)
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None, t=None)
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
@@ -152,7 +157,7 @@ class LabelJoin(Stateful):
             arrived = room.latest(event.id)
             other = room.get(arrived)
             if arrived <= max(last, 0):  # it was not seen, or is dropped now
-                steps.append(partial(room.add, now, event.id, event))
+                steps.append(partial(room.add, now, event.id, event._replace(t=None)))
             elif other is None or math.isnan(other.score) != has_score:
                 changes["n_duplicates"] = self.n_duplicates + 1
             else:
@@ -160,7 +165,9 @@ class LabelJoin(Stateful):
                 steps.append(partial(room.add, arrived, event.id, None))
                 changes["_n_done"] = changes.get("_n_done", self._n_done) + 1
                 changes["n_joined"] = self.n_joined + 1
-                joined = event._replace(y=other.y) if has_score else other._replace(y=event.y)
+                joined = event._replace(y=other.y)
+                if not has_score:
+                    joined = other._replace(y=event.y, t=event.t)
         do_all(*steps, partial(self.__dict__.update, changes))
         return joined
 

@@ -25,7 +25,7 @@ In a `Slot` and in a `Sample`, ``weight`` is the sum of the positives and ``sum`
 negatives. Bad input is refused before anything changes.
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int64_t
 
 from streamcal.kernels.confusion cimport SEC, Formula, formula_of, utility
@@ -113,7 +113,7 @@ cdef class ConfusionIndex(ScoreIndex):
         check_lengths(scores, y, w)
         with no_fork, nogil, self.lock:
             for i in range(scores.shape[0]):
-                self.learn_sample(scores[i], y[i], w[i])
+                self.learn_sample(scores[i], y[i], w[i], NAN)
 
     def best(self):
         """Return the best threshold (inf: nothing is labelled 1) and the metric there.

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ PA: int
 PA_I: int
 PA_II: int
 
+@final
 class CuSum(Exclusive):
     labels: list[Any]
     ranks: dict[Any, int]

@@ -39,7 +39,7 @@ feature in the same position.
 """
 
 cimport cython
-from libc.math cimport INFINITY, fabs, frexp, ldexp, rint
+from libc.math cimport INFINITY, NAN, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
@@ -650,7 +650,7 @@ cdef class CuSum(Exclusive):
                 regression = self.regressions[k]
                 for i in range(self.n_recent - self.n_untaught, self.n_recent):
                     entry = self.recent(i)
-                    regression.learn_sample(entry[k], entry[bounds] > k, entry[bounds + 1])
+                    regression.learn_sample(entry[k], entry[bounds] > k, entry[bounds + 1], NAN)
         except BaseException:
             self.regressions, self.n_untaught = [], self.n_recent
             raise

@@ -1,8 +1,10 @@
 from types import TracebackType
+from typing import final
 
 class Shared: ...
 class Exclusive(Shared): ...
 
+@final
 class Mutex(Shared):
     def __enter__(self) -> bool: ...
     def __exit__(

@@ -1,10 +1,12 @@
 from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+@final
 class Reciprocals:
     def __init__(
         self,

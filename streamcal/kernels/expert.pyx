@@ -4,6 +4,9 @@ A subclass defines the prediction for one score (`answer`) and the update by one
 This class has the lock and the loops over many samples. Any thread may call its Python methods.
 """
 
+from libc.math cimport NAN
+
+from streamcal.kernels.clock cimport check_times
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.samples cimport check_lengths, is_sample
 
@@ -32,10 +35,10 @@ def restored(kind, settings, state):
 cdef class Expert(Shared):
     """The identity: it predicts the score and learns nothing."""
 
-    def learn(self, double score, double y, double w):
-        """Learn one sample that has been checked."""
+    def learn(self, double score, double y, double w, double t=NAN):
+        """Learn one sample that has been checked; ``t`` is its time in seconds, NaN without one."""
         with self.lock:
-            self.teach(score, y, w)
+            self.teach(score, y, w, t)
 
     def predict(self, double score):
         """Return the calibrated probability of a score; before anything is learned, the score."""
@@ -58,16 +61,22 @@ cdef class Expert(Shared):
         with self.lock:
             answer = self.answer(score)
             if y == y:
-                self.teach(score, y, w)
+                self.teach(score, y, w, NAN)
         return answer
 
     def predict_learn_many(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w
+        self,
+        const double[::1] scores,
+        const double[::1] y,
+        const double[::1] w,
+        const double[::1] times=None,
     ):
         """Predict, then learn each sample; return the predictions."""
         cdef Py_ssize_t i
         cdef double score, label, weight
+        cdef bint timed = times is not None
         check_lengths(scores, y, w)
+        check_times(times, scores.shape[0])
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
         with no_fork, nogil, self.lock:
@@ -75,7 +84,7 @@ cdef class Expert(Shared):
                 score, label, weight = scores[i], y[i], w[i]
                 out[i] = self.answer(score)
                 if is_sample(score, label, weight):
-                    self.teach(score, label, weight)
+                    self.teach(score, label, weight, times[i] if timed else NAN)
         return answers
 
     def __reduce__(self):
@@ -85,6 +94,6 @@ cdef class Expert(Shared):
         """Return the probability for a score in [0, 1]."""
         return score
 
-    cdef int teach(self, double score, double y, double w) except -1 nogil:
-        """Learn a sample that has been checked."""
+    cdef int teach(self, double score, double y, double w, double t) except -1 nogil:
+        """Learn a sample that has been checked, at a time in seconds or NaN."""
         return 0

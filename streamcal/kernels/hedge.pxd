@@ -27,15 +27,17 @@ cdef class Hedge(Exclusive):
 
     cdef int expect_late_labels(self) except -1
     cdef int expect_no_late_labels(self) except -1
-    cdef object teach_group(self, scores, double[::1] y, double w)
-    cdef object teach(self, Py_ssize_t n, double score, double y, double w)
-    cdef int run_part(self, calibrators, scores, y, w, delays, out) except -1
+    cdef object teach_group(self, scores, double[::1] y, double w, moment)
+    cdef object teach(self, Py_ssize_t n, double score, double y, double w, double t, make_time)
+    cdef int run_part(self, calibrators, scores, y, w, delays, out, times, make_time) except -1
     cdef tuple run_one_by_one(
         self,
         const double[::1] scores,
         const double[::1] y,
         const double[::1] w,
         double[:, ::1] answers,
+        const double[::1] times,
+        make_time,
     )
     cdef double answer_of(self, Py_ssize_t i, double score) except? -1.0
     cdef double answer_of_row(self, Py_ssize_t k, const double *answers) noexcept nogil

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 from streamcal.kernels.exclusive import Exclusive
 
 Vector = NDArray[np.float64]
+Moment = tuple[float, Callable[[float], Any] | None]
+
+NO_MOMENT: Moment
 
 class Hedge(Exclusive):
     experts: tuple[Any, ...]
@@ -23,8 +26,8 @@ class Hedge(Exclusive):
         w: float,
         delay: float,
         served: Any = None,
-        mixtures: Any = None,
         current: Any = None,
+        moment: Moment = ...,
     ) -> None: ...
     def predict_learn(self, score: float, y: float, w: float) -> float: ...
     def learn_group(
@@ -35,11 +38,19 @@ class Hedge(Exclusive):
         delay: float,
         served: Vector,
         mixtures: Vector,
+        moment: Moment = ...,
     ) -> None: ...
     def predict(self, score: float) -> float | None: ...
     def serve(self, score: float) -> tuple[float, int, tuple[float, ...]] | None: ...
     def run(
-        self, calibrators: list[Any], scores: Vector, y: Vector, w: Vector, delays: Vector
+        self,
+        calibrators: list[Any],
+        scores: Vector,
+        y: Vector,
+        w: Vector,
+        delays: Vector,
+        times: Vector | None = None,
+        make_time: Callable[[float], Any] | None = None,
     ) -> Vector: ...
     def served_weights(self) -> Vector: ...
     def share_weights(self) -> Vector: ...

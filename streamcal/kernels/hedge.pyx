@@ -35,7 +35,7 @@ Experts written in Python run while the hedge's lock is held. If one of them cal
 or a signal handler does in that time, the call raises an error, because it would be a deadlock.
 """
 
-from libc.math cimport INFINITY, exp, log, sqrt
+from libc.math cimport INFINITY, NAN, exp, log, sqrt
 
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.expert cimport Expert
@@ -48,6 +48,8 @@ import numpy as np
 
 from streamcal.kernels import expert
 from streamcal.kernels.exclusive import no_fork
+
+NO_MOMENT = (NAN, None)  # a sample without a time
 
 cdef Py_ssize_t BATCH = 65_536  # samples whose predictions are in memory at once
 
@@ -115,13 +117,16 @@ cdef class Hedge(Exclusive):
         double delay,
         served=None,
         current=None,
+        moment=NO_MOMENT,
     ):
         """Teach the experts, then update the weights by what they predicted before, or ``served``.
 
         Labels are ``delay`` samples late. After the experts' predictions, ``served`` may have those
         that the rows served; else the rows predict now. ``current`` stands for what the experts
-        predict now. If an expert raises, see `teach`.
+        predict now. ``moment`` is the time in seconds, and what
+        makes a time for calibrators of it. If an expert raises, see `teach`.
         """
+        cdef double t = moment[0]
         cdef Py_ssize_t i, k, n = self.answers.shape[0]
         cdef Py_ssize_t n_mixtures = 0 if served is None else len(served) - n
         cdef const double *served_by_rows = NULL
@@ -145,7 +150,7 @@ cdef class Hedge(Exclusive):
                     self.mixtures[k] = clipped(served[n + k % n_mixtures], self.clip)
                 served_by_rows = &self.mixtures[0]
             try:
-                error = self.teach(n, score, y, w)
+                error = self.teach(n, score, y, w, t, moment[1])
             except BaseException:
                 if is_first_late:
                     self.expect_no_late_labels()
@@ -165,7 +170,7 @@ cdef class Hedge(Exclusive):
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score)
             mean = self.mixture(&self.answers[0]) if self.n_samples else score
-            error = self.teach(n, score, y, w)
+            error = self.teach(n, score, y, w, NAN, None)
             self.weigh(&self.answers[0], NULL, NULL, y, w, 0.0)
         finally:
             self.release()
@@ -173,7 +178,7 @@ cdef class Hedge(Exclusive):
             raise error
         return mean
 
-    def learn_group(self, scores, y, double w, double delay, served, mixtures):
+    def learn_group(self, scores, y, double w, double delay, served, mixtures, moment=NO_MOMENT):
         """Teach the experts the rows of a group, which counts as one sample.
 
         ``served`` has shape (n_labels, n_experts), ``mixtures`` (n_labels, n_mixtures). If an
@@ -188,7 +193,7 @@ cdef class Hedge(Exclusive):
             if is_first:
                 self.expect_late_labels()  # the raw score gets a row of its own
             try:
-                error = self.teach_group(scores, labels, w / len(labels))
+                error = self.teach_group(scores, labels, w / len(labels), moment)
             except BaseException:
                 if is_first:
                     self.expect_no_late_labels()
@@ -199,27 +204,29 @@ cdef class Hedge(Exclusive):
         if error is not None:
             raise error
 
-    cdef object teach_group(self, scores, double[::1] y, double w):
+    cdef object teach_group(self, scores, double[::1] y, double w, moment):
         """Teach all experts the rows of a group until one refuses a row; return its error."""
-        cdef Py_ssize_t t, n = self.answers.shape[0]
+        cdef Py_ssize_t i, n = self.answers.shape[0]
+        cdef double t = moment[0]
         error = None
-        for t in range(y.shape[0]):
+        for i in range(y.shape[0]):
             try:
-                error = self.teach(n, scores[t], y[t], w)
+                error = self.teach(n, scores[i], y[i], w, t, moment[1])
             except BaseException as refusal:
-                if t == 0:
+                if i == 0:
                     raise
                 error = refusal
             if error is not None:
                 break
         return error
 
-    cdef object teach(self, Py_ssize_t n, double score, double y, double w):
+    cdef object teach(self, Py_ssize_t n, double score, double y, double w, double t, make_time):
         """Teach a sample to the first ``n`` experts in `order`.
 
         If the first one refuses it, raise: nothing has changed, unless memory ran out. If another
         one does, the sample counts all the same, since the first one cannot unlearn it: teach the
-        rest, and return the error.
+        rest, and return the error. ``t`` is the time in seconds or NaN, ``make_time``
+        makes what calibrators get of it.
         """
         cdef Py_ssize_t i
         error = None
@@ -227,7 +234,9 @@ cdef class Hedge(Exclusive):
             expert = self.order[i]
             try:
                 if isinstance(expert, Expert):
-                    (<Expert> expert).teach(score, y, w)
+                    (<Expert> expert).teach(score, y, w, t)
+                elif expert.needs_time:
+                    expert.learn_one(score, y, w, t=make_time(t))
                 else:
                     expert.learn_one(score, y, w)
             except BaseException as refusal:
@@ -319,10 +328,12 @@ cdef class Hedge(Exclusive):
             self.release()
         return mixture
 
-    def run(self, calibrators, scores, y, w, delays):
+    def run(self, calibrators, scores, y, w, delays, times=None, make_time=None):
         """Predict, then learn each sample, and return the predictions.
 
         ``delays`` are by how many samples labels are late at each sample, in the mean.
+        ``times`` are those of samples in seconds, and ``make_time`` makes
+        what calibrators get of one.
         ``calibrators[i]`` is the Python object of expert i, or that expert. Those that cannot refuse
         a sample learn many in one call. If another one raises, the batch ends with the last sample
         that counts: see `teach`.
@@ -340,14 +351,24 @@ cdef class Hedge(Exclusive):
                 for start in range(0, len(scores), BATCH):
                     part = slice(start, start + BATCH)
                     late, values = delays[part], out[part]
-                    self.run_part(calibrators, scores[part], y[part], w[part], late, values)
+                    when = None if times is None else times[part]
+                    self.run_part(
+                        calibrators,
+                        scores[part],
+                        y[part],
+                        w[part],
+                        late,
+                        values,
+                        when,
+                        make_time,
+                    )
                 if is_new:
                     out[:1] = scores[:1]
             finally:
                 self.release()
         return out
 
-    cdef int run_part(self, calibrators, scores, y, w, delays, out) except -1:
+    cdef int run_part(self, calibrators, scores, y, w, delays, out, times, make_time) except -1:
         """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w, late = delays
@@ -357,12 +378,22 @@ cdef class Hedge(Exclusive):
         cdef Py_ssize_t t, i, n = len(scores)
         error = None
         if self.n_asked_first > 0:
-            n, error = self.run_one_by_one(score_view, labels, sample_weights, answers)
+            n, error = self.run_one_by_one(
+                score_view, labels, sample_weights, answers, times, make_time
+            )
         for i, calibrator in enumerate(calibrators):
             if not may_refuse(self.experts[i]):
-                column = calibrator.predict_learn_many(scores[:n], y[:n], w[:n])
-                # NumPy checks in Python code, in which a signal handler may raise.
+                samples = scores[:n], y[:n], w[:n]
                 is_good = isinstance(calibrator, Expert)
+                if is_good:
+                    when = None if times is None else times[:n]
+                    column = calibrator.predict_learn_many(*samples, when)
+                elif calibrator.needs_time:
+                    moments = list(map(make_time, times[:n].tolist()))
+                    column = calibrator.predict_learn_many(*samples, t=moments)
+                else:
+                    column = calibrator.predict_learn_many(*samples)
+                # NumPy checks in Python code, in which a signal handler may raise.
                 columns[:n, i] = column if is_good else checked(column, out[:n])
         with nogil:
             for t in range(n):
@@ -380,18 +411,23 @@ cdef class Hedge(Exclusive):
         const double[::1] y,
         const double[::1] w,
         double[:, ::1] answers,
+        const double[::1] times,
+        make_time,
     ):
         """Let the experts that may refuse a sample predict and learn, and write their columns.
 
         Return how many samples count, and the error that ended the loop or None.
         """
         cdef Py_ssize_t t, i
+        cdef bint timed = times is not None
+        cdef double time = NAN
         for t in range(scores.shape[0]):
+            time = times[t] if timed else NAN
             try:
                 for i in range(answers.shape[1]):
                     if may_refuse(self.experts[i]):
                         answers[t, i] = self.answer_of(i, scores[t])
-                error = self.teach(self.n_asked_first, scores[t], y[t], w[t])
+                error = self.teach(self.n_asked_first, scores[t], y[t], w[t], time, make_time)
             except BaseException as refusal:
                 return t, refusal
             if error is not None:

@@ -13,13 +13,16 @@ The rank of a score is then known up to the weight of its cell. Bins are runs of
 belongs to the bin that contains the middle of its mass.
 
 With a half-life, old weights are not reduced at each sample. Instead the weights of new samples
-grow, and all weights are divided by the growth before it becomes too large.
+grow, and all weights are divided by the growth before it becomes too large. With a half-life in
+seconds they grow by what has passed since the sample before.
 """
 
 cimport cython
+from libc.math cimport INFINITY, NAN, exp2
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.clock cimport Clock, half_life_of, new_clock, now_of, passed_until, set_now
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.memory cimport resize
 
@@ -32,6 +35,7 @@ CELLS_PER_BIN = 16
 LARGEST_GROWTH = 2.0**128
 
 cdef double largest_growth = LARGEST_GROWTH
+cdef double MOST_HALVES = 256.0  # by which weights grow at once
 cdef Py_ssize_t FIRST_CELLS = 8
 
 
@@ -52,16 +56,19 @@ cdef class Histogram(Expert):
     cdef Py_ssize_t size, room, most
     cdef int n_bins
     cdef double rate, prior, growth
+    cdef Clock *clock
 
-    def __cinit__(self, int n_bins, double rate, double prior):
+    def __cinit__(self, int n_bins, double rate, double prior, double half_life=INFINITY):
         if n_bins < 1:
             raise ValueError(f"there must be at least one bin, got {n_bins}")
         self.most = CELLS_PER_BIN * <Py_ssize_t> n_bins
         self.n_bins, self.rate, self.prior, self.growth = n_bins, rate, prior, 1.0
+        self.clock = new_clock(half_life)
         self.make_room(min(FIRST_CELLS, self.most))
 
     def __dealloc__(self):
         free(self.cells)
+        free(self.clock)
 
     def state(self):
         """Return what `restore` takes; a row is (score, Σ w, Σ w · label, Σ w · score)."""
@@ -71,9 +78,9 @@ cdef class Histogram(Expert):
             out = rows
             if self.size:
                 memcpy(&out[0, 0], self.cells, self.size * sizeof(Cell))
-            return rows, self.growth
+            return rows, self.growth, now_of(self.clock)
 
-    def restore(self, const double[:, ::1] rows, double growth):
+    def restore(self, const double[:, ::1] rows, double growth, double now=NAN):
         """Set the state to what `state` returned; there may not be more cells than fit."""
         if rows.shape[1] != 4:
             raise ValueError(f"a cell must be four numbers, got {rows.shape[1]}")
@@ -83,12 +90,15 @@ cdef class Histogram(Expert):
         if len(rows):
             memcpy(self.cells, &rows[0, 0], len(rows) * sizeof(Cell))
         self.size, self.growth = len(rows), growth
+        set_now(self.clock, now)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell)
+        cdef size_t of_clock = sizeof(Clock) if self.clock != NULL else 0
+        return object.__sizeof__(self) + (self.room + 1) * sizeof(Cell) + of_clock
 
     def __reduce__(self):
-        return restored, (Histogram, (self.n_bins, self.rate, self.prior), self.state())
+        settings = self.n_bins, self.rate, self.prior, half_life_of(self.clock)
+        return restored, (Histogram, settings, self.state())
 
     cdef double answer(self, double score) except? -1.0 nogil:
         """Return the mean label in the bin of a score; before the first sample it is the score.
@@ -118,13 +128,21 @@ cdef class Histogram(Expert):
             below += cell.weight
         return (hits + prior * min(max(mean / w, 0.0), 1.0)) / (w + prior)
 
-    cdef int teach(self, double score, double y, double w) except -1 nogil:
+    cdef int teach(self, double score, double y, double w, double t) except -1 nogil:
         """Add a sample; O(n_cells)."""
         cdef Py_ssize_t at
+        cdef double halves
         cdef Cell *cell
         if self.size == self.room and self.room < self.most:
             self.make_room(min(2 * self.room, self.most))  # the statements below cannot fail
         self.growth *= self.rate
+        halves = passed_until(self.clock, t) / half_life_of(self.clock)
+        while halves > MOST_HALVES and self.size > 0:  # until nothing is left
+            self.growth *= exp2(MOST_HALVES)
+            self.shrink()
+            halves -= MOST_HALVES
+        if self.size > 0 and halves > 0.0:
+            self.growth *= exp2(halves)
         if self.growth > largest_growth:
             self.shrink()
         w *= self.growth

@@ -11,6 +11,7 @@ Counts = NDArray[np.int64]
 
 class IsotonicRegression(ScoreIndex):
     n_merged: int
+    now: float
     def __init__(
         self,
         window: int,
@@ -19,15 +20,24 @@ class IsotonicRegression(ScoreIndex):
         labels: tuple[float, float],
         means: tuple[float, float],
         max_scores: int,
+        half_life: float = ...,
+        time_window: float = 0.0,
     ) -> None: ...
-    def learn(self, score: float, s: float, w: float) -> bool: ...
+    def learn(self, score: float, s: float, w: float, t: float = ...) -> bool: ...
+    def advance(self, t: float) -> None: ...
     def unlearn(self, score: float, s: float, w: float) -> bool: ...
     def predict(self, score: float, step: bool) -> float: ...
     def predict_learn(
         self, step: bool, low: float, high: float, score: float, s: float, w: float
     ) -> float: ...
     def predict_learn_many(
-        self, scores: Vector, s: Vector, w: Vector, step: bool, out: Vector
+        self,
+        scores: Vector,
+        s: Vector,
+        w: Vector,
+        step: bool,
+        out: Vector,
+        times: Vector | None = None,
     ) -> None: ...
     def bracket_many(self, scores: Vector, step: bool, out: Vector) -> None: ...
     def what_if(self, score: float) -> tuple[float, float]: ...

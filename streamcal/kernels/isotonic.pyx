@@ -25,13 +25,15 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
+from streamcal.kernels.clock cimport Clock, check_times
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
     ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
+from streamcal.kernels.memory cimport zeros
 from streamcal.kernels.samples cimport can_be_learned, check_lengths, is_sample
 from streamcal.kernels.score_index cimport (
-    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
+    AHEAD, SLOTS, Aging, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
     find_slot, lost_digits, tolerance,
 )
 from streamcal.kernels.state_bytes cimport require
@@ -46,6 +48,7 @@ cdef double MOST_WEIGHT = score_index.MOST_WEIGHT
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
 cdef double MOST_SAMPLES = 2.0**53
+cdef int64_t MOST_IN_WINDOW = 1 << 62  # samples, if the window is one of time
 
 
 cdef class IsotonicRegression(Hull):
@@ -73,10 +76,30 @@ cdef class IsotonicRegression(Hull):
         Bounds of means.
     max_scores : int
         How many distinct scores are kept.
+    half_life : float
+        In seconds, after which the weight of a sample has halved; infinite: none.
+    time_window : float
+        For how many seconds to keep samples; 0 means for ever.
     """
 
-    def __cinit__(self, window, rate, prior, labels, means, max_scores):
+    def __cinit__(
+        self,
+        window,
+        rate,
+        prior,
+        labels,
+        means,
+        max_scores,
+        half_life=INFINITY,
+        time_window=0.0,
+    ):
         self.window, self.rate = window, rate
+        if half_life < INFINITY or time_window > 0.0:
+            self.aging = <Aging *> zeros(1, sizeof(Aging))
+            self.aging.clock = Clock(half_life=half_life, now=NAN, gap=0.0, kept=1.0)
+            self.aging.window = time_window
+        if time_window > 0.0:
+            self.window = MOST_IN_WINDOW
         self.prior = prior
         self.lowest, self.highest = labels
         self.lowest_value = nextafter(self.lowest, INFINITY)
@@ -87,10 +110,29 @@ cdef class IsotonicRegression(Hull):
 
     # For Python -----------------------------------------------------------------------------------
 
-    def learn(self, double score, double s, double w):
-        """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused."""
+    @property
+    def now(self):
+        """The time of the newest sample in seconds, if samples have times; else NaN."""
+        return NAN if self.aging == NULL else self.aging.clock.now
+
+    def learn(self, double score, double s, double w, double t=NAN):
+        """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused.
+
+        ``t`` is its time in seconds.
+        """
         with self.lock:
-            return self.learn_sample(score, s, w)
+            return self.learn_sample(score, s, w, t)
+
+    def advance(self, double t):
+        """Let weights grow until a time in seconds, as the next sample would."""
+        cdef double rate
+        with self.lock:
+            self.check_whole()
+            rate = self.rate_until(t)
+            self.limit_growth(rate)
+            self.growth *= rate
+            self.set_clock(t)
+            self.finish()
 
     def unlearn(self, double score, double s, double w):
         """Remove a sample; return False if it cannot have been learned."""
@@ -117,14 +159,14 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             answer = self.value(score, step)
             if s == s:
-                self.learn_sample(score, s, w)
+                self.learn_sample(score, s, w, NAN)
         if answer != answer:
             return low if score < low else high if score > high else score
         return answer
 
     def predict_learn_many(
         self, const double[::1] scores, const double[::1] s, const double[::1] w, bint step,
-        double[:, ::1] out,
+        double[:, ::1] out, const double[::1] times=None,
     ):
         """Predict, then learn each sample; without rows in ``out`` nothing is predicted.
 
@@ -133,8 +175,9 @@ cdef class IsotonicRegression(Hull):
         """
         cdef Py_ssize_t i
         cdef Bracket bracket
-        cdef bint predicts = out.shape[0] > 0
+        cdef bint predicts = out.shape[0] > 0, timed = times is not None
         check_lengths(scores, s, w)
+        check_times(times, scores.shape[0])
         if predicts:
             check_rows(scores, out)
         with no_fork, nogil, self.lock:
@@ -145,7 +188,7 @@ cdef class IsotonicRegression(Hull):
                 if predicts:
                     bracket = self.bracket(scores[i], step)
                     out[i, 0], out[i, 1], out[i, 2] = bracket.low, bracket.high, bracket.share
-                self.learn_sample(scores[i], s[i], w[i])
+                self.learn_sample(scores[i], s[i], w[i], times[i] if timed else NAN)
 
     def bracket_many(self, const double[::1] scores, bint step, double[:, ::1] out):
         """Write to ``out`` the means left and right of each score and its relative position."""
@@ -420,7 +463,7 @@ cdef class IsotonicRegression(Hull):
             try:
                 if self.window > 0:
                     for i in range(queue.shape[0]):
-                        self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+                        self.push(queue[i, 0], queue[i, 1], queue[i, 2], NAN)
                 self.absorb_slots(scores, sums, counts, 1.0)
             except MemoryError:
                 self.queue_size = 0
@@ -502,10 +545,15 @@ cdef class IsotonicRegression(Hull):
             (self.lowest, self.highest),
             (self.least, self.most),
             self.max_scores,
+            INFINITY if self.aging == NULL else self.aging.clock.half_life,
+            0.0 if self.aging == NULL else self.aging.window,
         )
 
     cdef dict numbers(self):
-        return {"growth": self.growth, "n_merged": self.n_merged}
+        numbers = {"growth": self.growth, "n_merged": self.n_merged}
+        if self.aging != NULL:
+            numbers["now"] = self.aging.clock.now
+        return numbers
 
     cdef dict arrays(self):
         cdef Py_ssize_t n = self.tree.n_chunks, n_edges = 0
@@ -549,6 +597,8 @@ cdef class IsotonicRegression(Hull):
         cdef int i
         self.restore_slots(arrays, False)
         self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
+        if self.aging != NULL:
+            self.aging.clock.now = numbers["now"]
         self.start_change()
         chunk = self.tree.first
         while chunk != NULL and chunk.size > 0:
@@ -587,6 +637,8 @@ cdef class IsotonicRegression(Hull):
             if queue[i, 1] != 0.0:
                 check_sums(queue[i, 1], queue[i, 2], &within)
         check_window(queue, scores, counts)
+        if self.has_time_window():
+            self.check_times_held(arrays["times"], queue.shape[0], numbers["now"])
         require(edges.shape[0] == lengths.shape[0], "each edge must have sums")
         require(edges.shape[1] == bridges.shape[1] == 2, "edges and bridges must be pairs")
         check_edges(sums, shape, lengths, edges)
@@ -594,6 +646,17 @@ cdef class IsotonicRegression(Hull):
         for i in range(bridges.shape[0]):
             require(isfinite(bridges[i, 0]) and isfinite(bridges[i, 1]), "bridges must be finite")
         require(self.restore(numbers, arrays), "bridges must be edges of the hull")
+
+    cdef int check_times_held(self, const double[::1] times, Py_ssize_t n, double now) except -1:
+        """Raise unless these are times of ``n`` samples that are in the window now."""
+        cdef Py_ssize_t i
+        require(times.shape[0] == n, "each sample in the window must have a time")
+        for i in range(n):
+            require(
+                (times[i - 1] if i else -INFINITY) <= times[i] <= now, "times must be in order"
+            )
+        require(n == 0 or now - times[0] < self.aging.window, "times must be in the window")
+        return 0
 
     def walk(self, bint anchored, bint with_slots=False):
         """Return the blocks in order, the range of the means, the growth, and `n_samples`.
@@ -694,18 +757,24 @@ cdef class IsotonicExpert(Expert):
         value = self.regression.value(score, False)
         return value if value == value else score
 
-    cdef int teach(self, double score, double y, double w) except -1 nogil:
-        self.regression.learn_sample(score, y, w)
+    cdef int teach(self, double score, double y, double w, double t) except -1 nogil:
+        self.regression.learn_sample(score, y, w, t)
         return 0
 
     def predict_learn_many(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w
+        self,
+        const double[::1] scores,
+        const double[::1] y,
+        const double[::1] w,
+        const double[::1] times=None,
     ):
         """Predict, then learn each sample; return the predictions."""
         cdef Py_ssize_t i
         cdef double score, label, weight
+        cdef bint timed = times is not None
         cdef IsotonicRegression regression = self.regression
         check_lengths(scores, y, w)
+        check_times(times, scores.shape[0])
         answers = np.empty(scores.shape[0])
         cdef double[::1] out = answers
         with no_fork, nogil, regression.lock:  # the map may be read without this object
@@ -715,7 +784,7 @@ cdef class IsotonicExpert(Expert):
                 score, label, weight = scores[i], y[i], w[i]
                 out[i] = self.answer(score)
                 if is_sample(score, label, weight):
-                    self.teach(score, label, weight)
+                    self.teach(score, label, weight, times[i] if timed else NAN)
         return answers
 
 

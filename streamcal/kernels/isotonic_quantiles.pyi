@@ -1,3 +1,5 @@
+from typing import final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -5,6 +7,7 @@ Vector = NDArray[np.float64]
 Flags = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
+@final
 class Quantiles:
     n_open: int
     def __init__(self, y: Vector, w: Vector, ends: Flags, tau: float, greatest: bool) -> None: ...

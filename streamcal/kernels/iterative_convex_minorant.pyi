@@ -1,3 +1,5 @@
+from typing import final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,7 @@ Vector = NDArray[np.float64]
 Flags = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
+@final
 class WarmStart:
     z: Vector
     sides: Vector

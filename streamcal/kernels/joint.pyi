@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ Places = NDArray[np.intp]
 
 SLOPE_PRIOR: float
 
+@final
 class Matrix:
     n_labels: int
     def __init__(
@@ -27,6 +28,7 @@ class Matrix:
     def state(self) -> tuple[Array, Array, Array]: ...
     def restore(self, numbers: Any, weights: Any, inverse: Any) -> None: ...
 
+@final
 class JointMaps:
     temperature: Temperature
     matrices: tuple[Matrix, ...]

@@ -135,7 +135,7 @@ cdef class LabelIndex(ScoreIndex):
             self.late = n > FEW
             try:
                 for i in range(n):
-                    self.learn_sample(scores[i], labels[i], w[i])
+                    self.learn_sample(scores[i], labels[i], w[i], NAN)
             finally:
                 if self.late:
                     self.late = False

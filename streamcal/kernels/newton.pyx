@@ -5,8 +5,8 @@ curvature A, and θ goes against the gradient in the metric of A::
 
     A ← A + w · g gᵀ,    θ ← θ − A⁻¹ · w · g / γ
 
-A starts at prior · I. The added terms are multiplied by ``fade`` at each sample, so that old
-samples lose their influence. Then θ is clipped to its range. Gradients are those of log loss:
+A starts at prior · I. The added terms are multiplied by ``fade`` at each sample, or by
+2^(−seconds / half-life), so that old samples lose their influence. Then θ is clipped to its range. Gradients are those of log loss:
 
     beta          sigmoid(a · ln p − b · ln(1 − p) + c)    g = (answer − label) · (ln p, −ln(1−p), 1)
     temperature   p_k ** θ, divided by their sum           g = Σ answer_k · ln p_k − ln p_label
@@ -15,8 +15,12 @@ samples lose their influence. Then θ is clipped to its range. Gradients are tho
 """
 
 cimport cython
-from libc.math cimport INFINITY, exp, fabs, floor, isfinite, log, log1p, sqrt
+from libc.math cimport INFINITY, NAN, exp, fabs, floor, isfinite, log, log1p, sqrt
+from libc.stdlib cimport free
 
+from streamcal.kernels.clock cimport (
+    Clock, half_life_of, kept_until, new_clock, now_of, set_now
+)
 from streamcal.kernels.exclusive cimport Shared
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped, open_sigmoid, softmax
@@ -31,28 +35,38 @@ cdef struct Newton:
     double theta[3]
     double curvature[3][3]
     double n_samples, gamma, prior, fade
+    Clock *clock
 
 
-cdef void set_up(Newton *newton, double gamma, double prior, double fade) noexcept:
+cdef void set_up(
+    Newton *newton, double gamma, double prior, double fade, double half_life
+) except *:
     """Set the parameters to 1 and the curvature to that of the prior."""
     cdef int i, j
     newton.gamma, newton.prior, newton.fade, newton.n_samples = gamma, prior, fade, 0.0
+    newton.clock = new_clock(half_life)
     for i in range(3):
         newton.theta[i] = 1.0
         for j in range(3):
             newton.curvature[i][j] = prior if i == j else 0.0
 
 
-cdef void step(Newton *newton, int d, const double *gradient, double w) noexcept nogil:
-    """Add a gradient to the curvature, and take a step against it, in ``d`` dimensions."""
+cdef void step(
+    Newton *newton, int d, const double *gradient, double w, double t
+) noexcept nogil:
+    """Add a gradient to the curvature, and take a step against it, in ``d`` dimensions.
+
+    ``t`` is the time of the sample in seconds, or NaN.
+    """
     cdef double lower[3][3]
     cdef double x[3]
-    cdef double rest, base, prior = newton.prior
+    cdef double rest, base, prior = newton.prior, fade = newton.fade
     cdef int i, j, k
+    fade *= kept_until(newton.clock, t)
     for i in range(d):
         for j in range(d):
             base = prior if i == j else 0.0
-            newton.curvature[i][j] = base + newton.fade * (newton.curvature[i][j] - base)
+            newton.curvature[i][j] = base + fade * (newton.curvature[i][j] - base)
             newton.curvature[i][j] += w * gradient[i] * gradient[j]
     # A = L Lᵀ; a pivot is at least the prior, also after rounding.
     for i in range(d):
@@ -83,7 +97,7 @@ cdef state_of(const Newton *newton, int d):
     return np.array([*numbers, newton.n_samples])
 
 
-cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
+cdef int take_over(Newton *newton, int d, const double[::1] numbers, double now) except -1:
     """Set the state to what `state_of` returned."""
     cdef int i, j
     for i in range(d):
@@ -91,6 +105,7 @@ cdef int take_over(Newton *newton, int d, const double[::1] numbers) except -1:
         for j in range(d):
             newton.curvature[i][j] = numbers[d + d * i + j]
     newton.n_samples = numbers[d + d * d]
+    set_now(newton.clock, now)
     return 0
 
 
@@ -127,10 +142,13 @@ cdef class Beta(Expert):
     cdef Newton newton
     cdef double limit, clip
 
-    def __cinit__(self, gamma, prior, limit, clip, fade):
-        set_up(&self.newton, gamma, prior, fade)
+    def __cinit__(self, gamma, prior, limit, clip, fade, half_life=INFINITY):
+        set_up(&self.newton, gamma, prior, fade, half_life)
         self.newton.theta[2] = 0.0
         self.limit, self.clip = limit, clip
+
+    def __dealloc__(self):
+        free(self.newton.clock)
 
     @property
     def parameters(self):
@@ -141,17 +159,17 @@ cdef class Beta(Expert):
         return newton.theta[0], newton.theta[1], newton.theta[2]
 
     def state(self):
-        """Return the numbers that `restore` takes."""
+        """Return the numbers and the time that `restore` takes."""
         cdef Newton newton
         with self.lock:  # no object is made under the lock: a signal handler may run then
             newton = self.newton
-        return (state_of(&newton, 3),)
+        return state_of(&newton, 3), now_of(newton.clock)
 
-    def restore(self, numbers):
+    def restore(self, numbers, double now):
         """Set the state to what `state` returned."""
-        take_over(&self.newton, 3, numbers)
+        take_over(&self.newton, 3, numbers, now)
 
-    def read(self, const double[::1] numbers):
+    def read(self, const double[::1] numbers, double now):
         """Set the state to what bytes hold, or raise ``ValueError``."""
         cdef int i
         check_numbers(3, numbers)
@@ -160,12 +178,12 @@ cdef class Beta(Expert):
                 (0.0 if i < 2 else -self.limit) <= numbers[i] <= self.limit,
                 "the parameters must be within the limit",
             )
-        take_over(&self.newton, 3, numbers)
+        take_over(&self.newton, 3, numbers, now)
 
     def __reduce__(self):
         newton = self.newton
         settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
-        return restored, (Beta, settings, self.state())
+        return restored, (Beta, (*settings, half_life_of(newton.clock)), self.state())
 
     cdef inline void features(self, double p, double *x) noexcept nogil:
         p = clipped(p, self.clip)
@@ -182,7 +200,7 @@ cdef class Beta(Expert):
         self.features(score, x)
         return self.value(x)
 
-    cdef int teach(self, double score, double y, double w) except -1 nogil:
+    cdef int teach(self, double score, double y, double w, double t) except -1 nogil:
         """Take one step towards the label ``y`` of a score."""
         cdef double x[3]
         cdef double error, least
@@ -191,7 +209,7 @@ cdef class Beta(Expert):
         error = self.value(x) - y
         for i in range(3):
             x[i] = error * x[i]
-        step(&self.newton, 3, x, w)
+        step(&self.newton, 3, x, w, t)
         for i in range(3):  # the map must not decrease, and its parameters are bounded
             least = 0.0 if i < 2 else -self.limit
             self.newton.theta[i] = min(max(self.newton.theta[i], least), self.limit)
@@ -208,9 +226,12 @@ cdef class Temperature(Shared):
     cdef Newton newton
     cdef double limit, clip
 
-    def __cinit__(self, gamma, prior, limit, clip, fade):
-        set_up(&self.newton, gamma, prior, fade)
+    def __cinit__(self, gamma, prior, limit, clip, fade, half_life=INFINITY):
+        set_up(&self.newton, gamma, prior, fade, half_life)
         self.limit, self.clip = limit, clip
+
+    def __dealloc__(self):
+        free(self.newton.clock)
 
     @property
     def exponent(self):
@@ -230,7 +251,7 @@ cdef class Temperature(Shared):
                 out[k] = self.newton.theta[0] * self.log_of(raw[k])
         softmax(&out[0], raw.shape[0])
 
-    def learn(self, const double[::1] raw, Py_ssize_t y, double w):
+    def learn(self, const double[::1] raw, Py_ssize_t y, double w, double t=NAN):
         """Take one step of θ towards the label at position ``y``."""
         cdef double top = -INFINITY, mean = 0.0, total = 0.0, z, e, gradient
         cdef double *theta = self.newton.theta
@@ -244,32 +265,32 @@ cdef class Temperature(Shared):
                 mean += e * z
                 total += e
             gradient = mean / total - self.log_of(raw[y])
-            step(&self.newton, 1, &gradient, w)
+            step(&self.newton, 1, &gradient, w, t)
             theta[0] = min(max(theta[0], 1.0 / self.limit), self.limit)
 
     def state(self):
-        """Return the numbers that `restore` takes."""
+        """Return the numbers and the time that `restore` takes."""
         cdef Newton newton
         with self.lock:  # no object is made under the lock: a signal handler may run then
             newton = self.newton
-        return (state_of(&newton, 1),)
+        return state_of(&newton, 1), now_of(newton.clock)
 
-    def restore(self, numbers):
+    def restore(self, numbers, double now):
         """Set the state to what `state` returned."""
-        take_over(&self.newton, 1, numbers)
+        take_over(&self.newton, 1, numbers, now)
 
-    def read(self, const double[::1] numbers):
+    def read(self, const double[::1] numbers, double now):
         """Set the state to what bytes hold, or raise ``ValueError``."""
         check_numbers(1, numbers)
         require(
             1.0 / self.limit <= numbers[0] <= self.limit, "the parameters must be within the limit"
         )
-        take_over(&self.newton, 1, numbers)
+        take_over(&self.newton, 1, numbers, now)
 
     def __reduce__(self):
         newton = self.newton
         settings = newton.gamma, newton.prior, self.limit, self.clip, newton.fade
-        return restored, (Temperature, settings, self.state())
+        return restored, (Temperature, (*settings, half_life_of(newton.clock)), self.state())
 
     cdef inline double log_of(self, double p) noexcept nogil:
         return log(max(p, self.clip))

@@ -1,4 +1,4 @@
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ INCREASING: Final = 0
 SORTED: Final = 1
 UNSORTED: Final = 2
 
+@final
 class Stack:
     @staticmethod
     def of(x: Vector, w: Vector | None, s: Vector) -> Stack | None: ...

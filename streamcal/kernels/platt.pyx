@@ -1,7 +1,7 @@
 """Online Platt scaling: two parameters, their curvature, and the bins of calibeating.
 
 The curvature Σ w · gradient · gradientᵀ + prior · I is a symmetric matrix [aa ab; ab bb]; the sum
-is multiplied by ``fade`` at each sample. Each sample takes one Newton step. If that leaves the disc
+is multiplied by ``fade`` at each sample, or by 2^(−seconds / half-life). Each sample takes one Newton step. If that leaves the disc
 of the parameters, it ends at the nearest point of the disc in the metric of the curvature (Gupta &
 Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 """
@@ -9,6 +9,9 @@ Ramdas, *Online Platt Scaling with Calibeating*, ICML 2023, Algorithm 1).
 from libc.math cimport INFINITY, hypot
 from libc.stdlib cimport free
 
+from streamcal.kernels.clock cimport (
+    Clock, half_life_of, kept_until, new_clock, now_of, set_now
+)
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped, logit, open_sigmoid
 from streamcal.kernels.memory cimport zeros
@@ -35,10 +38,12 @@ cdef class Platt(Expert):
     cdef double n_samples, gamma, prior, limit, clip, fade
     cdef int n_bins
     cdef Bin *bins
+    cdef Clock *clock
 
-    def __cinit__(self, gamma, prior, limit, clip, fade, n_bins):
+    def __cinit__(self, gamma, prior, limit, clip, fade, n_bins, half_life=INFINITY):
         self.gamma, self.prior, self.limit = gamma, prior, limit
         self.clip, self.fade = clip, fade
+        self.clock = new_clock(half_life)
         self.slope, self.intercept = 1.0, 0.0
         self.aa = self.bb = prior
         self.n_bins = n_bins
@@ -47,13 +52,16 @@ cdef class Platt(Expert):
 
     def __dealloc__(self):
         free(self.bins)
+        free(self.clock)
 
     def __sizeof__(self):
-        return object.__sizeof__(self) + self.n_bins * sizeof(Bin)
+        cdef size_t of_clock = sizeof(Clock) if self.clock != NULL else 0
+        return object.__sizeof__(self) + self.n_bins * sizeof(Bin) + of_clock
 
     def state(self):
-        """Return the numbers that `restore` takes, and the bins' weights and sums as two rows."""
+        """Return what `restore` takes: numbers, the bins' weights and sums as two rows, the time."""
         cdef int i
+        cdef double now
         numbers, bins = np.empty(7), np.empty((2, self.n_bins))
         cdef double[::1] out = numbers
         cdef double[:, ::1] rows = bins
@@ -62,9 +70,12 @@ cdef class Platt(Expert):
             out[4], out[5], out[6] = self.ab, self.bb, self.n_samples
             for i in range(self.n_bins):
                 rows[0, i], rows[1, i] = self.bins[i].weight, self.bins[i].sum
-        return numbers, bins
+            now = now_of(self.clock)
+        return numbers, bins, now
 
-    def restore(self, const double[::1] numbers, const double[:, ::1] bins):
+    def restore(
+        self, const double[::1] numbers, const double[:, ::1] bins, double now
+    ):
         """Set the state to what `state` returned."""
         cdef int i
         self.slope, self.intercept = numbers[0], numbers[1]
@@ -72,8 +83,9 @@ cdef class Platt(Expert):
         self.bb, self.n_samples = numbers[5], numbers[6]
         for i in range(self.n_bins):
             self.bins[i].weight, self.bins[i].sum = bins[0, i], bins[1, i]
+        set_now(self.clock, now)
 
-    def read(self, const double[::1] numbers, const double[:, ::1] bins):
+    def read(self, const double[::1] numbers, const double[:, ::1] bins, double now):
         """Set the state to what bytes hold, or raise ``ValueError``."""
         cdef int i
         check_numbers(2, numbers)
@@ -87,11 +99,11 @@ cdef class Platt(Expert):
         )
         for i in range(self.n_bins):
             require(0.0 <= bins[1, i] <= bins[0, i] < INFINITY, "labels must be in [0, 1]")
-        self.restore(numbers, bins)
+        self.restore(numbers, bins, now)
 
     def __reduce__(self):
         settings = self.gamma, self.prior, self.limit, self.clip, self.fade, self.n_bins
-        return restored, (Platt, settings, self.state())
+        return restored, (Platt, (*settings, half_life_of(self.clock)), self.state())
 
     cdef inline Bin *bin_of(self, double q) noexcept nogil:
         return &self.bins[min(<int> (q * self.n_bins), self.n_bins - 1) if q > 0.0 else 0]
@@ -108,23 +120,24 @@ cdef class Platt(Expert):
         # Below 1 in spite of rounding, so that log loss is finite.
         return min((bin.sum + q) / (bin.weight + 1.0), LARGEST_ANSWER)
 
-    cdef int teach(self, double score, double y, double w) except -1 nogil:
+    cdef int teach(self, double score, double y, double w, double t) except -1 nogil:
         """Take one Newton step towards the label ``y`` of a score."""
         cdef double s = logit(clipped(score, self.clip))
         cdef double q = open_sigmoid(self.slope * s + self.intercept)
         cdef double error = q - y, curvature = w * error * error, det, size
+        cdef double fade = self.fade * kept_until(self.clock, t)
         cdef Bin *bin
         cdef int i
         if self.n_bins > 0:
             for i in range(self.n_bins):
-                self.bins[i].weight *= self.fade
-                self.bins[i].sum *= self.fade
+                self.bins[i].weight *= fade
+                self.bins[i].sum *= fade
             bin = self.bin_of(q)
             bin.weight += w
             bin.sum += w * y
-        self.aa = self.prior + self.fade * (self.aa - self.prior) + curvature * s * s
-        self.ab = self.fade * self.ab + curvature * s
-        self.bb = self.prior + self.fade * (self.bb - self.prior) + curvature
+        self.aa = self.prior + fade * (self.aa - self.prior) + curvature * s * s
+        self.ab = fade * self.ab + curvature * s
+        self.bb = self.prior + fade * (self.bb - self.prior) + curvature
         # det A ≥ prior · (trace A − prior), also after rounding where one score dominates.
         det = max(
             self.aa * self.bb - self.ab * self.ab,

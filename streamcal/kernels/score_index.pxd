@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from streamcal.kernels.clock cimport Clock
 from streamcal.kernels.exclusive cimport Shared
 
 
@@ -79,9 +80,16 @@ cdef struct ShortSample:
     float sum
 
 
+cdef struct Aging:
+    Clock clock
+    double window  # in seconds; 0: none
+
+
 cdef class ScoreIndex(Shared):
     cdef bint changing
+    cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
     cdef readonly int64_t window
+    cdef Aging *aging  # of an index that forgets by time, else NULL
     cdef readonly double rate
     cdef readonly double growth
     cdef double largest_growth
@@ -92,7 +100,6 @@ cdef class ScoreIndex(Shared):
     cdef size_t chunk_bytes
 
     cdef void *queue
-    cdef bint wide  # whether the queue has a Sample in each place, else a ShortSample
     cdef int64_t queue_start
     cdef readonly int64_t queue_size
     cdef int64_t queue_room
@@ -120,19 +127,24 @@ cdef class ScoreIndex(Shared):
     cdef tuple settings(self)
     cdef dict numbers(self)
     cdef dict arrays(self)
+    cdef object queued_times(self)
     cdef dict slots(self)
     cdef int read_sums(self, dict arrays, Slot *slots) except -1
 
     cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil
+    cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
     cdef int forget_oldest(self) except -1 nogil
-    cdef int limit_growth(self) except -1 nogil
+    cdef int limit_growth(self, double rate) except -1 nogil
+    cdef bint has_time_window(self) noexcept nogil
+    cdef double *time_at(self, int64_t i) noexcept nogil
+    cdef double rate_until(self, double t) noexcept nogil
+    cdef void set_clock(self, double t) noexcept nogil
     cdef int scale_down(self, double factor) except -1 nogil
     cdef void uncount_vanishing(self, Slot *slots, int64_t n, double factor) noexcept nogil
 
-    cdef int push(self, double score, double w, double s) except -1 nogil
+    cdef int push(self, double score, double w, double s, double t) except -1 nogil
     cdef Sample pop(self) noexcept nogil
     cdef Sample queued(self, int64_t i) noexcept nogil
     cdef void set_queued(self, int64_t i, const Sample *sample) noexcept nogil

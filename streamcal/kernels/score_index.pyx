@@ -28,10 +28,13 @@ and writes them in `fold_chunk` and `fold_node`. A change folds its chunk at onc
 ancestors as dirty; `fold_dirty` folds dirty nodes, children first. A chunk is never dirty.
 
 *Growth.* A half-life does not change the weights of old samples. Each sample is added with its
-weight times ``growth``, which is multiplied by ``rate`` at each sample; only ratios of weights
+weight times ``growth``, which is multiplied by ``rate`` at each sample, or doubles in a half-life
+of the clock; only ratios of weights
 matter. When growth has become large, all weights are scaled down by a power of two.
 
-*Window.* A queue of samples. When it is longer than the window, the oldest sample is removed.
+*Window.* A queue of samples. When it is longer than the window, the oldest sample is removed. In a
+window of time the queue also has the times of its samples; those that are too old are removed when
+a sample is learned.
 
 *Memory.* Nodes, chunks and slots are allocated one by one, so that an index of few scores is small.
 What changes all slots at once allocates its memory first, so that a failure changes nothing. If
@@ -47,7 +50,7 @@ written tree and the queue; a subclass whose sums mean something else overrides 
 read them, ``read_sums``. `restore` reads a state into an index that was made with ``settings()``.
 """
 
-from libc.math cimport INFINITY, fabs, frexp, ldexp
+from libc.math cimport INFINITY, NAN, exp2, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
@@ -84,6 +87,8 @@ LARGEST_GROWTH = 2.0**128
 # Of the samples that a state holds at one score; products of such sums are finite.
 MOST_WEIGHT = 1e120
 
+# By how many half-lives weights grow at once; beyond that nothing old is left.
+cdef double MOST_HALVES = 800.0
 cdef int MOST_DEPTH = 160  # a balanced tree of 2**64 chunks is not deeper
 
 
@@ -97,6 +102,7 @@ cdef class ScoreIndex(Shared):
     def __dealloc__(self):
         self.release_tree(&self.tree)
         free(self.queue)
+        free(self.aging)
 
     @property
     def n_scores(self):
@@ -113,6 +119,10 @@ cdef class ScoreIndex(Shared):
             while chunk != NULL:
                 n += chunk.room * sizeof(Slot) + self.summary_bytes(chunk)
                 chunk = chunk.next
+            if self.aging != NULL:
+                n += sizeof(Aging)
+            if self.has_time_window():
+                n += self.queue_room * sizeof(double)
             return n + self.queue_room * sample_bytes(self.wide)
 
     def check(self):
@@ -288,7 +298,18 @@ cdef class ScoreIndex(Shared):
         for i in range(self.queue_size):
             sample = self.queued(i)
             rows[i, 0], rows[i, 1], rows[i, 2] = sample.score, sample.weight, sample.sum
-        return {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
+        found = {**self.slots(), "shape": shape, "keys": keys, "queue": queue}
+        if self.has_time_window():
+            found["times"] = self.queued_times()
+        return found
+
+    cdef object queued_times(self):
+        times = np.empty(self.queue_size)
+        cdef double[::1] out = times
+        cdef Py_ssize_t i
+        for i in range(self.queue_size):
+            out[i] = self.time_at(i)[0]
+        return times
 
     cdef int restore_slots(self, dict arrays, bint fold) except -1:
         """Replace slots, tree and queue by those that `arrays` returned; also ``fold`` them."""
@@ -311,8 +332,10 @@ cdef class ScoreIndex(Shared):
             free(slots)
         if queue.shape[0] > FIRST_QUEUE:
             self.set_queue(queue.shape[0], False)
+        cdef const double[::1] times = arrays.get("times")
         for i in range(queue.shape[0]):
-            self.push(queue[i, 0], queue[i, 1], queue[i, 2])
+            time = NAN if times is None else times[i]
+            self.push(queue[i, 0], queue[i, 1], queue[i, 2], time)
         return 0
 
     # Learning and forgetting ----------------------------------------------------------------------
@@ -320,24 +343,30 @@ cdef class ScoreIndex(Shared):
     def learn(self, double score, double label, double w):
         """Learn a sample; return False, and change nothing, if it is refused."""
         with self.lock:
-            return self.learn_sample(score, label, w)
+            return self.learn_sample(score, label, w, NAN)
 
-    cdef bint learn_sample(self, double score, double label, double w) except -1 nogil:
-        """Learn one sample and drop the one that leaves the window; False if it is refused."""
+    cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil:
+        """Learn one sample and drop those that leave the window; False if it is refused.
+
+        ``t`` is the time of the sample in seconds, or NaN.
+        """
         cdef Sample sample
+        cdef double rate
         if self.refuses(score, label, w):
             return False
         # Where memory runs out in what comes first, the sample is not learned. The index can still
         # be used, unless a subclass was scaling down sums of its own.
         self.check_whole()
-        self.limit_growth()
+        rate = self.rate_until(t)
+        self.limit_growth(rate)
         self.prepare(score)
-        sample = self.as_sample(score, label, w * (self.growth * self.rate))
+        sample = self.as_sample(score, label, w * (self.growth * rate))
         if self.window > 0:
-            self.push(sample.score, sample.weight, sample.sum)
+            self.push(sample.score, sample.weight, sample.sum, t)
         # Where it runs out from here on, the index refuses all further use.
         self.start_change()
-        self.growth *= self.rate
+        self.growth *= rate
+        self.set_clock(t)
         self.add(&sample)
         self.n_samples += 1
         self.forget_oldest()
@@ -369,12 +398,50 @@ cdef class ScoreIndex(Shared):
         return True
 
     cdef int forget_oldest(self) except -1 nogil:
-        """Remove the oldest sample if there are more than the window holds."""
+        """Remove the oldest sample if there are more than the window holds, or those too old."""
         cdef Sample oldest
+        if self.has_time_window():
+            while self.aging.clock.now - self.time_at(0)[0] >= self.aging.window:
+                oldest = self.pop()
+                self.remove(&oldest)
+            return 0
         if self.window == 0 or self.queue_size <= self.window:
             return 0
         oldest = self.pop()
         return self.remove(&oldest)
+
+    cdef double rate_until(self, double t) noexcept nogil:
+        """Return by what the growth is multiplied for a sample at a time."""
+        cdef double passed
+        cdef Clock *clock
+        if self.aging == NULL:
+            return self.rate
+        clock = &self.aging.clock
+        passed = t - clock.now
+        if not passed > 0.0:
+            return self.rate
+        if passed != clock.gap:
+            # After so many half-lives nothing is left, and the growth is finite.
+            clock.gap, clock.kept = passed, exp2(min(passed / clock.half_life, MOST_HALVES))
+        return self.rate * clock.kept
+
+    cdef void set_clock(self, double t) noexcept nogil:
+        """Set the clock to the time of a sample; one that goes back counts as equal."""
+        if self.aging == NULL:
+            return
+        if t > self.aging.clock.now or self.aging.clock.now != self.aging.clock.now:
+            self.aging.clock.now = t
+
+    cdef bint has_time_window(self) noexcept nogil:
+        """Return whether the queue keeps the times of its samples."""
+        return self.aging != NULL and self.aging.window > 0.0
+
+    cdef double *time_at(self, int64_t i) noexcept nogil:
+        """Return where the time of the ``i``-th oldest sample of the queue is."""
+        i += self.queue_start
+        if i >= self.queue_room:
+            i -= self.queue_room
+        return times_of(self.queue, self.queue_room, self.wide) + i
 
     cdef int check_whole(self) except -1 nogil:
         """Raise if memory ran out in the middle of a change."""
@@ -388,9 +455,9 @@ cdef class ScoreIndex(Shared):
         self.changing = True
         return 0
 
-    cdef int limit_growth(self) except -1 nogil:
+    cdef int limit_growth(self, double rate) except -1 nogil:
         """Scale down if the next growth would exceed the largest: then it will be in [1, 2)."""
-        cdef double growth = self.growth * self.rate
+        cdef double growth = self.growth * rate
         cdef int exponent = 0
         if growth > self.largest_growth:
             frexp(growth, &exponent)
@@ -445,8 +512,8 @@ cdef class ScoreIndex(Shared):
     # A ring. Samples whose sums a float holds, such as those of labels 0 and 1 and weight 1, take
     # 16 bytes each; with the first one that does not fit the queue turns `wide`: 24 bytes each.
 
-    cdef int push(self, double score, double w, double s) except -1 nogil:
-        """Append a sample to the queue."""
+    cdef int push(self, double score, double w, double s, double t) except -1 nogil:
+        """Append a sample to the queue; in a window of time it keeps the time."""
         cdef Sample sample = Sample(score=score, weight=w, sum=s)
         cdef bint wide = self.wide or <double> <float> w != w or <double> <float> s != s
         cdef int64_t room = self.queue_room
@@ -458,6 +525,8 @@ cdef class ScoreIndex(Shared):
             self.set_queue(room, wide)
         self.queue_size += 1
         self.set_queued(self.queue_size - 1, &sample)
+        if self.has_time_window():
+            self.time_at(self.queue_size - 1)[0] = max(t, self.aging.clock.now)
         return 0
 
     cdef Sample pop(self) noexcept nogil:
@@ -510,9 +579,13 @@ cdef class ScoreIndex(Shared):
 
     cdef int set_queue(self, int64_t room, bint wide) except -1 nogil:
         """Move the queue to memory with this many places, wide or short; its samples fit."""
-        cdef void *queue = allocated(room, sample_bytes(wide))
+        cdef bint timed = self.has_time_window()
+        cdef void *queue = allocated(room, sample_bytes(wide) + (sizeof(double) if timed else 0))
         cdef Sample sample
         cdef int64_t i
+        if timed:
+            for i in range(self.queue_size):
+                times_of(queue, room, wide)[i] = self.time_at(i)[0]
         for i in range(self.queue_size):
             sample = self.queued(i)
             write_sample(queue, wide, i, &sample)
@@ -978,6 +1051,11 @@ cdef class ScoreIndex(Shared):
 
 cdef inline size_t sample_bytes(bint wide) noexcept nogil:
     return sizeof(Sample) if wide else sizeof(ShortSample)
+
+
+cdef inline double *times_of(void *queue, int64_t room, bint wide) noexcept nogil:
+    """Return the times of the samples in a queue, which are behind them."""
+    return <double *> (<char *> queue + room * sample_bytes(wide))
 
 
 cdef inline void write_sample(

@@ -1,5 +1,5 @@
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ Hashes = NDArray[np.uint64]
 N_SPEEDS: int
 N_MODELS: int
 
+@final
 class SegmentTerms:
     fields: tuple[str, ...]
     crossings: tuple[tuple[int, ...], ...]
@@ -26,6 +27,7 @@ class SegmentTerms:
         prior_variances: Array,
         half_life: float,
         max_terms: int,
+        timed: bool = False,
     ) -> None: ...
     def read(self, x: Mapping[str, Any]) -> bytes: ...
     def read_columns(self, columns: Sequence[Sequence[Any]], n_samples: int) -> Hashes: ...
@@ -33,12 +35,28 @@ class SegmentTerms:
     def predict(self, hedge: Hedge, x: Mapping[str, Any], base: float) -> float: ...
     def mixture(self, hedge: Hedge) -> float: ...
     def reserve(self, n_samples: int) -> None: ...
-    def learn(self, hashes: bytes, base: float, y: float, w: float) -> list[float]: ...
+    def learn(
+        self, hashes: bytes, base: float, y: float, w: float, t: float = ...
+    ) -> list[float]: ...
     def learn_and_weigh(
-        self, hedge: Hedge, hashes: bytes, base: float, y: float, w: float, delay: float
+        self,
+        hedge: Hedge,
+        hashes: bytes,
+        base: float,
+        y: float,
+        w: float,
+        delay: float,
+        t: float = ...,
     ) -> None: ...
     def predict_learn_many(
-        self, hedge: Hedge, hashes: Hashes, bases: Array, y: Array, w: Array, delays: Array
+        self,
+        hedge: Hedge,
+        hashes: Hashes,
+        bases: Array,
+        y: Array,
+        w: Array,
+        delays: Array,
+        times: Array | None = None,
     ) -> Array: ...
     def effects(self, hashes: bytes) -> Array: ...
     @property

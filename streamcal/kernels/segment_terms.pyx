@@ -37,7 +37,8 @@ is at most 1. A term is counted as it was when it last learned.
 *Forgetting.* In the time between two samples of a segment its term goes back to the prior as an
 Ornstein–Uhlenbeck process does: mean · r and prior + r² · (variance − prior), r = 2^(−n / half-life)
 for n samples of the whole stream. With c = 1 + (1 − r²) · prior · τ this is τ · r² / c and η · r / c.
-Two models run side by side, and only one of them forgets.
+Two models run side by side, and only one of them forgets. With a half-life in seconds n are the
+seconds since the segment learned; they pass when a sample is learned, after it was predicted.
 
 *Few segments.* Where the base is right in most segments, the many small terms of all others cost
 more than a few large ones gain. So each of the two models has a sparse one beside it, in which a
@@ -68,11 +69,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.math cimport M_PI, exp, exp2, sqrt
+from libc.math cimport INFINITY, M_PI, NAN, exp, exp2, sqrt
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
+from streamcal.kernels.clock cimport Clock, check_times, new_clock, now_of, passed_until, set_now
 from streamcal.kernels.hedge cimport Hedge
 from streamcal.kernels.logistic cimport clipped, logit, sigmoid
 from streamcal.kernels.memory cimport resize, zeros
@@ -114,7 +116,7 @@ cdef Py_ssize_t INTERCEPT = 0, SLOPE = 1, FIRST_FIELD = 2  # the groups
 cdef struct Term:
     uint64_t key  # of the group and the values
     int64_t group
-    double learned  # the number of samples when it last learned
+    double learned  # the number of samples, or the seconds, before it last learned
     # What samples added to the prior's 1 / variance, and mean / variance.
     double precision[SPEEDS]
     double pull[SPEEDS]
@@ -295,13 +297,18 @@ cdef class SegmentTerms:
     prior_variances : ndarray of shape (2 + n_fields + n_crossings,)
         The initial ones of the intercept, the slope, the fields and the crossings.
     half_life : float
+        In samples, or in seconds if ``timed``.
     max_terms : int
+    timed : bool
     """
 
     cdef readonly tuple fields, crossings
     cdef readonly Py_ssize_t n_terms, max_terms
     cdef readonly int64_t n_samples, n_evicted
     cdef double half_life, rate, centre
+    cdef bint timed
+    cdef double position  # samples, or seconds since the first one
+    cdef Clock *clock
     cdef uint64_t random
     cdef Py_ssize_t n_fields, n_groups, room, n_slots
     cdef Term *terms
@@ -314,7 +321,15 @@ cdef class SegmentTerms:
     cdef Py_ssize_t[::1] bounds  # where those of each crossing start
     cdef Sample sample
 
-    def __cinit__(self, fields, crossings, prior_variances, double half_life, Py_ssize_t max_terms):
+    def __cinit__(
+        self,
+        fields,
+        crossings,
+        prior_variances,
+        double half_life,
+        Py_ssize_t max_terms,
+        bint timed=False,
+    ):
         self.fields, self.crossings = tuple(fields), tuple(crossings)
         self.n_fields = len(self.fields)
         self.n_groups = FIRST_FIELD + self.n_fields + len(self.crossings)
@@ -324,6 +339,8 @@ cdef class SegmentTerms:
             raise ValueError("there are too many fields")
         # Two more are kept: the intercept and the slope.
         self.max_terms, self.half_life, self.rate = max_terms, half_life, 1.0 / half_life
+        self.timed, self.position = timed, 0.0
+        self.clock = new_clock(half_life if timed else INFINITY)
         self.first_variances = np.array(prior_variances, dtype=np.float64)
         self.prior_variances = np.repeat(prior_variances, SPEEDS).reshape(-1, SPEEDS)
         self.squares = np.zeros((self.n_groups, SPEEDS))
@@ -341,6 +358,7 @@ cdef class SegmentTerms:
         free(self.terms)
         free(self.slots)
         free(self.sample.found)
+        free(self.clock)
 
     # For Python -----------------------------------------------------------------------------------
 
@@ -412,17 +430,24 @@ cdef class SegmentTerms:
         """Make room for the terms of samples, so that learning them needs no memory."""
         self.make_room(n_samples * self.n_groups)
 
-    def learn(self, bytes hashes, double base, double y, double w):
+    def learn(self, bytes hashes, double base, double y, double w, double t=NAN):
         """Learn a sample that has been checked; return the answers for it before.
 
-        Their weights stay.
+        Their weights stay. ``t`` is its time in seconds.
         """
         cdef int i
-        self.learn_sample(self.hashes_of(hashes), base, y, w)
+        self.learn_sample(self.hashes_of(hashes), base, y, w, t)
         return [self.sample.answers[i] for i in range(ANSWERS)]
 
     def learn_and_weigh(
-        self, Hedge hedge, bytes hashes, double base, double y, double w, double delay
+        self,
+        Hedge hedge,
+        bytes hashes,
+        double base,
+        double y,
+        double w,
+        double delay,
+        double t=NAN,
     ):
         """Learn a sample that has been checked, and let a hedge weigh the answers from before."""
         cdef const uint64_t *read = self.hashes_of(hashes)
@@ -430,7 +455,7 @@ cdef class SegmentTerms:
         try:
             if delay > 0.0 and hedge.variance_ratio is None:
                 hedge.expect_late_labels()
-            self.learn_sample(read, base, y, w)
+            self.learn_sample(read, base, y, w, t)
             self.weigh(hedge, y, w, delay)
         finally:
             hedge.release()
@@ -443,6 +468,7 @@ cdef class SegmentTerms:
         const double[::1] y,
         const double[::1] w,
         const double[::1] delays,
+        const double[::1] times=None,
     ):
         """Return the mixture of the answers for each sample, and learn it after that.
 
@@ -450,8 +476,9 @@ cdef class SegmentTerms:
         before it are.
         """
         cdef Py_ssize_t t, n = bases.shape[0]
-        cdef bint is_new, learns
+        cdef bint is_new, learns, timed = times is not None
         cdef double base, label, weight
+        check_times(times, n)
         if not hashes.shape[0] == y.shape[0] == w.shape[0] == delays.shape[0] == n:
             raise ValueError("all arrays must have the same length")
         if hashes.shape[1] != self.n_fields:
@@ -470,7 +497,9 @@ cdef class SegmentTerms:
                     base, label, weight = bases[t], y[t], w[t]
                     learns = is_sample(0.5, label, weight)  # a base of your own may be out of range
                     if learns:
-                        self.learn_sample(&hashes[t, 0], base, label, weight)
+                        self.learn_sample(
+                            &hashes[t, 0], base, label, weight, times[t] if timed else NAN
+                        )
                     else:
                         self.find_terms(&hashes[t, 0])
                         self.predict_sample(base)
@@ -558,6 +587,23 @@ cdef class SegmentTerms:
                 p = self.sample.answers[0]
             self.sample.answers[k + 1] = clipped(p, CLIP)
 
+    cdef void age_sample(self) noexcept nogil:
+        """Compute anew what the terms of the sample know where they forget; the answers stay."""
+        cdef double precision[SPEEDS]
+        cdef double pull[SPEEDS]
+        cdef double mean, variance, x
+        cdef double log_odds = self.sample.x + self.centre, total = 0.0
+        cdef Py_ssize_t group
+        for group in range(self.n_groups):
+            self.learned_part(group, self.sample.found[group].place, precision, pull)
+            posterior(self.prior_variances[group, 0], precision[0], pull[0], &mean, &variance)
+            x = self.sample.x if group == SLOPE else 1.0
+            log_odds += x * mean
+            total += x * x * variance
+            self.sample.found[group].mean[0] = mean
+            self.sample.found[group].variance[0] = variance
+        self.sample.log_odds[0], self.sample.variance[0] = log_odds, total
+
     cdef inline uint64_t key_of(self, Py_ssize_t group, const uint64_t *hashes) noexcept nogil:
         """Return the key of a sample's term in a group."""
         cdef uint64_t key = scramble(<uint64_t> group)
@@ -597,7 +643,7 @@ cdef class SegmentTerms:
             return
         for k in range(SPEEDS):
             precision[k], pull[k] = term.precision[k], term.pull[k]
-        kept = exp2(-self.rate * (self.n_samples - term.learned))
+        kept = exp2(-self.rate * (self.position - term.learned))
         shrunk = kept / (1.0 + (1.0 - kept * kept) * self.prior_variances[group, 0] * precision[0])
         precision[0] *= kept * shrunk
         pull[0] *= shrunk
@@ -605,17 +651,21 @@ cdef class SegmentTerms:
     # Learn ----------------------------------------------------------------------------------------
 
     cdef int learn_sample(
-        self, const uint64_t *hashes, double base, double y, double w
+        self, const uint64_t *hashes, double base, double y, double w, double time
     ) except -1 nogil:
         """Compute the answers for a sample, then learn it."""
         cdef double pulls[SPEEDS]
         cdef double gains[SPEEDS]
-        cdef double t, p, h, V
+        cdef double t, p, h, V, passed
         cdef Py_ssize_t group
         cdef int k
         self.make_room(self.n_groups)
         self.find_terms(hashes)
         self.predict_sample(base)
+        passed = passed_until(self.clock, time)
+        if passed > 0.0:
+            self.position += passed
+            self.age_sample()
         for k in range(SPEEDS):
             V = self.sample.variance[k]
             t = mode(self.sample.log_odds[k], V, y, w)
@@ -629,6 +679,8 @@ cdef class SegmentTerms:
             self.update(group, self.sample.x if group == SLOPE else 1.0, pulls, gains)
         self.learn_priors()
         self.n_samples += 1
+        if not self.timed:
+            self.position = self.n_samples
         self.centre += (logit(self.sample.answers[0]) - self.centre) / self.n_samples
         return 0
 
@@ -649,7 +701,7 @@ cdef class SegmentTerms:
             term.precision[k] = max(1.0 / variance - 1.0 / prior, 0.0)
             term.pull[k] = mean / variance
             term.prior[k] = <float> prior
-        term.learned = self.n_samples
+        term.learned = self.position
         self.count(term, 1.0)
 
     cdef inline void count(self, Term *term, double sign) noexcept nogil:
@@ -811,6 +863,8 @@ cdef class SegmentTerms:
                 pull_view[i, k] = self.terms[i].pull[k]
                 prior_view[i, k] = self.terms[i].prior[k]
         sums = np.array(self.squares), np.array(self.effective)
+        if self.timed:
+            numbers += [self.position, now_of(self.clock)]
         return numbers, *sums, keys, groups, learned, precisions, pulls, priors
 
     def restore(
@@ -829,7 +883,11 @@ cdef class SegmentTerms:
         cdef Py_ssize_t n = keys.shape[0], i
         cdef int k
         self.make_room(n - FIRST_FIELD)
-        self.n_samples, self.n_evicted, self.centre, self.random = numbers
+        self.n_samples, self.n_evicted, self.centre, self.random = numbers[:4]
+        self.position = self.n_samples
+        if self.timed:
+            self.position, now = numbers[4:]
+            set_now(self.clock, now)
         self.n_terms = n - FIRST_FIELD
         for i in range(n):
             self.terms[i].key, self.terms[i].group = <uint64_t> keys[i], groups[i]
@@ -849,5 +907,6 @@ cdef class SegmentTerms:
             np.asarray(self.first_variances),
             self.half_life,
             self.max_terms,
+            self.timed,
         )
         return restored, (SegmentTerms, settings, self.state())

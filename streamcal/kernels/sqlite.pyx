@@ -58,9 +58,9 @@ class Cursor(sqlite3.Cursor):
         """Return the next row; None after the last."""
         return inside(fetchone, (self,))
 
-    def fetchmany(self, size):
-        """Return the next rows."""
-        return inside(fetchmany, (self, size))
+    def fetchmany(self, size=None):
+        """Return the next rows, ``arraysize`` of them if nothing else is said."""
+        return inside(fetchmany, (self, self.arraysize if size is None else size))
 
     def fetchall(self):
         """Return all further rows."""

@@ -1,3 +1,5 @@
+from typing import final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,7 @@ Places = NDArray[np.int64]
 
 def midpoint(low: float, high: float) -> float: ...
 
+@final
 class Cells:
     n_open: int
     def __init__(

@@ -1,5 +1,6 @@
 """The base class of metrics of probabilities, and the conversion of predictions."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
@@ -20,6 +21,7 @@ from streamcal._validation import (
     check_same_length,
     is_missing,
 )
+from streamcal.losses.deviance import HINT, Deviance, get_deviance
 
 Multiclass = Literal["top-label", "classwise"]
 MULTICLASS: tuple[Multiclass, ...] = get_args(Multiclass)
@@ -153,6 +155,44 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
         p = y_pred
     check_beside(y_true, pos_val)
     return as_probability(p, "y_pred"), bool(y_true == pos_val)
+
+
+def find_deviance(loss: Any, **given: Any) -> Deviance | None:
+    """Return the deviance of a loss, None without one, or raise if one of ``given`` is, too.
+
+    Examples
+    --------
+    >>> find_deviance("poisson", pos_val=True)
+    Traceback (most recent call last):
+        ...
+    ValueError: `pos_val` must be left out where `loss` is given: labels are numbers then
+    """
+    if loss is None:
+        return None
+    for name, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"`{name}` must be left out where `loss` is given: labels are numbers then"
+            )
+    return get_deviance(loss)
+
+
+def with_hint(error: ValueError, pos_val: Any, *values: Any) -> ValueError:
+    """Return an error about an event; if labels or predictions may be means, with what to write.
+
+    Examples
+    --------
+    >>> str(with_hint(ValueError("no."), True, 0, 0.5))
+    'no.'
+    >>> "loss='poisson'" in str(with_hint(ValueError("no"), True, 3, 0.5))
+    True
+    """
+    is_number = isinstance(pos_val, bool | np.bool_) and all(
+        isinstance(value, int | float | np.number) and math.isfinite(value) for value in values
+    )
+    if is_number and any(not 0.0 <= value <= 1.0 for value in values):
+        return ValueError(f"{error}{HINT}")
+    return error
 
 
 def check_multiclass(

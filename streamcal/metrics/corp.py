@@ -9,6 +9,9 @@ and the overall frequency ȳ splits the mean score S:
 MCB is the gain by recalibration, DSC the gain of the recalibrated predictions over the overall
 frequency, UNC the score of that frequency. DSC and UNC follow from the blocks of the isotonic fit
 C, and S(p) is a running mean, so the split of a stream costs one pass over the blocks.
+
+Means of counts and amounts are split in the same way by a deviance, which is consistent for the
+mean; then UNC needs a second running mean, of the deviance from a fixed number.
 """
 
 import math
@@ -18,23 +21,34 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from river import base
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice
 from streamcal._whole import Step, do_all
 from streamcal.calibration.isotonic import IsotonicCalibrator
-from streamcal.isotonic.corp import Decomposition, decompose
-from streamcal.isotonic.staircase import Staircase
+from streamcal.isotonic.corp import Decomposition, decompose, decompose_means
+from streamcal.isotonic.staircase import Staircase, isotonic_fit
+from streamcal.losses import Log, Tweedie
+from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import ProbabilityMetric, as_event, check_multiclass
+from streamcal.metrics.base import (
+    ProbabilityMetric,
+    as_event,
+    check_multiclass,
+    find_deviance,
+    with_hint,
+)
 
 Scoring = Literal["brier", "log"]
 SCORES: tuple[Scoring, ...] = get_args(Scoring)
 
 
 class CORP(ProbabilityMetric, BinaryMetric):
-    """Miscalibration (MCB), discrimination (DSC) and uncertainty (UNC) of probabilities [1]_.
+    """Miscalibration (MCB), discrimination (DSC) and uncertainty (UNC) of predictions [1]_.
+
+    Predictions are probabilities of a label or, with ``loss``, means of counts or amounts.
 
     The value of the metric is MCB ≥ 0, smaller is better; the other parts are attributes, and
     ``mean_score == mcb - dsc + unc``. All are exact after every update, for any weights and in
@@ -59,6 +73,13 @@ class CORP(ProbabilityMetric, BinaryMetric):
         For predictions of more than two labels, which are dicts. ``"top-label"``: the probability
         of the predicted label, the one with the greatest, against whether it is right [2]_. None:
         the label ``pos_val``.
+    loss
+        For labels that are numbers, and predictions of their mean [3]_: ``"squared"``,
+        ``"poisson"``, ``"gamma"``, ``"tweedie"`` or a `streamcal.losses.Tweedie`, with the ranges
+        of `streamcal.losses`. The score is the deviance, that of `sklearn.metrics`: (p − y)² for
+        ``"squared"``. The metric then works with regressors, and ``scoring``, ``pos_val`` and
+        ``multiclass`` must be left out. A prediction of 0 for a positive label has an infinite
+        Poisson or Tweedie deviance, see ``scoring``; the command line counts it as 1e-15.
 
     References
     ----------
@@ -66,6 +87,9 @@ class CORP(ProbabilityMetric, BinaryMetric):
        probabilistic classifiers. PNAS 118(8), equations 1 and 2.
     .. [2] Gupta, C. and Ramdas, A. (2022). Top-label calibration and multiclass-to-binary
        reductions. ICLR.
+    .. [3] Gneiting, T. and Resin, J. (2023). Regression diagnostics meets forecast evaluation:
+       conditional calibration, reliability diagrams, and coefficient of determination. Electronic
+       Journal of Statistics 17(2), section 3.
 
     Examples
     --------
@@ -81,6 +105,16 @@ class CORP(ProbabilityMetric, BinaryMetric):
     0.226667 = 0.101667 - 0.125000 + 0.250000
     >>> metric.staircase().values
     array([0.25, 1.  ])
+
+    Counts; DSC − MCB as a share of UNC is D², the share of the deviance that is explained:
+
+    >>> metric = CORP(loss="poisson")
+    >>> for yt, yp in [(0, 0.5), (2, 1.0), (1, 1.5), (4, 2.0)]:
+    ...     metric.update(yt, yp)
+    >>> print(f"{metric.mean_score:.4f} = {metric.mcb:.4f} - {metric.dsc:.4f} + {metric.unc:.4f}")
+    0.8767 = 0.7918 - 1.4221 + 1.5071
+    >>> print(f"{(metric.dsc - metric.mcb) / metric.unc:.3f}")
+    0.418
     """
 
     def __init__(
@@ -88,17 +122,32 @@ class CORP(ProbabilityMetric, BinaryMetric):
         scoring: Scoring = "brier",
         pos_val: Any = True,
         multiclass: Literal["top-label"] | None = None,
+        loss: DevianceName | Tweedie | None = None,
     ) -> None:
         check_choice(scoring, "scoring", SCORES)
         check_multiclass(multiclass, pos_val, ("top-label",))
         self.scoring = scoring
         self.pos_val = pos_val
         self.multiclass = multiclass
-        # Without a prior its values are means for any loss; this loss has the range [0, 1].
-        self._calibrator = IsotonicCalibrator(loss="log", prior=0.0)
+        self.loss = loss
+        self._deviance = find_deviance(
+            loss, scoring=scoring != "brier", pos_val=pos_val is not True, multiclass=multiclass
+        )
+        # Without a prior its values are means for any loss; the log loss has the range [0, 1].
+        kept = Log() if self._deviance is None else self._deviance.loss
+        self._calibrator = IsotonicCalibrator(loss=kept, prior=0.0)
         self._weight = ExactSum()
         self._sum = ExactSum()  # of the finite scores
         self._n_infinite = 0
+        # Only with a loss: a number near the labels, and the sum of their deviances from it.
+        self._center: float | None = None
+        self._around = ExactSum()
+
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier; with a loss, whether it is a regressor."""
+        if self._deviance is None:
+            return super().works_with(model)
+        return isinstance(model, base.Regressor)
 
     def get(self) -> float:
         """Return the miscalibration MCB."""
@@ -106,7 +155,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
 
     @property
     def mean_score(self) -> float:
-        """The mean Brier score or log loss S(p)."""
+        """The mean score S(p)."""
         return self._mean_score()
 
     @property
@@ -162,7 +211,9 @@ class CORP(ProbabilityMetric, BinaryMetric):
         Raises
         ------
         ValueError
-            If an argument is out of range, nothing was added, or weights are not counts.
+            If an argument is out of range, nothing was added, or weights are not counts; and for
+            means (`loss`), whose band needs the single labels:
+            `ReliabilityDisplay.from_predictions` draws it.
 
         Examples
         --------
@@ -174,6 +225,11 @@ class CORP(ProbabilityMetric, BinaryMetric):
         >>> print(f"{band.lower[0]:.3f} to {band.upper[0]:.3f}")
         0.134 to 0.266
         """
+        if self._deviance is not None:
+            raise ValueError(
+                f"`band` needs labels 0 and 1, got loss={self._deviance.name!r};"
+                " ReliabilityDisplay.from_predictions(y_true, y_prob, loss=…) draws one for means"
+            )
         if not self._calibrator.n_samples:
             raise ValueError("`band` needs at least one prediction, got none")
         return corp_band(
@@ -194,36 +250,64 @@ class CORP(ProbabilityMetric, BinaryMetric):
         """Return mean score, MCB, DSC and UNC, in one pass over the blocks."""
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
-        return decompose(self.staircase(), self._mean_score(), self.scoring)
+        stairs, mean_score = self.staircase(), self._mean_score()
+        if self._deviance is None:
+            return decompose(stairs, mean_score, self.scoring)
+        assert self._center is not None, "a sample sets it"
+        around = self._around.value / self._weight.value
+        return decompose_means(stairs, mean_score, self._deviance, self._center, around)
+
+    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
+        """Return a prediction and a label as floats, or raise."""
+        if self._deviance is not None:
+            return self._deviance.as_pair(y_true, y_pred)
+        pos_val = None if self.multiclass else self.pos_val
+        try:
+            p, happened = as_event(y_true, y_pred, pos_val)
+        except ValueError as error:
+            raise with_hint(error, pos_val, y_true, y_pred) from None
+        return p, float(happened)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, None if self.multiclass else self.pos_val)
-        steps = self._calibrator._learn_steps(p, float(happened), w)
-        self._count(steps, p, happened, w, 1)
+        p, y = self._pair_of(y_true, y_pred)
+        self._count(self._calibrator._learn_steps(p, y, w), p, y, w, 1)
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, happened = as_event(y_true, y_pred, None if self.multiclass else self.pos_val)
-        steps = self._calibrator._unlearn_steps(p, float(happened), w)
-        if not self._count(steps, p, happened, w, -1):
+        p, y = self._pair_of(y_true, y_pred)
+        if not self._count(self._calibrator._unlearn_steps(p, y, w), p, y, w, -1):
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
 
-    def _count(self, steps: Sequence[Step], p: float, happened: bool, w: float, sign: int) -> bool:
+    def _count(self, steps: Sequence[Step], p: float, y: float, w: float, sign: int) -> bool:
         """Count a sample that the calibrator learns or unlearns by ``steps``, if it does."""
         counts: dict[str, Any] = {"_weight": self._weight.plus(sign * w)}
-        if self.scoring == "log" and p == 1.0 - happened:
+        if self._deviance is None:
+            score = _score_of(p, y == 1.0, self.scoring)
+        else:
+            score = float(self._deviance(p, y))
+            center = self._deviance.center(y) if self._center is None else self._center
+            around = self._around.plus(sign * w * float(self._deviance(center, y)))
+            counts |= {"_center": center, "_around": around}
+        if score == math.inf:
             counts["_n_infinite"] = self._n_infinite + sign
         else:
-            counts["_sum"] = self._sum.plus(sign * w * _score_of(p, happened, self.scoring))
+            counts["_sum"] = self._sum.plus(sign * w * score)
         return do_all(*steps, partial(vars(self).update, counts))
 
 
 def _score_of(p: float, happened: bool, scoring: str) -> float:
     if scoring == "brier":
         return (p - happened) ** 2
+    if p == 1.0 - happened:
+        return math.inf
     return -(math.log(p) if happened else math.log1p(-p))
 
 
-def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], scoring: str) -> float:
+def mean_score_of(
+    happened: NDArray[np.float64],
+    p: NDArray[np.float64],
+    scoring: str,
+    w: NDArray[np.float64] | None = None,
+) -> float:
     """Return the mean Brier score or log loss of probabilities, arrays of shape ``(n_samples,)``.
 
     Examples
@@ -232,6 +316,62 @@ def mean_score_of(happened: NDArray[np.float64], p: NDArray[np.float64], scoring
     0.15625
     """
     if scoring == "brier":
-        return float(np.mean((p - happened) ** 2))
+        return float(np.average((p - happened) ** 2, weights=w))
     with np.errstate(divide="ignore"):
-        return -float(np.mean(np.where(happened == 1.0, np.log(p), np.log1p(-p))))
+        return -float(np.average(np.where(happened == 1.0, np.log(p), np.log1p(-p)), weights=w))
+
+
+def split_of_means(
+    y: NDArray[np.float64], z: NDArray[np.float64], deviance: Deviance
+) -> Decomposition:
+    """Return the split of the mean deviance of predicted means, arrays of shape ``(n_samples,)``.
+
+    Examples
+    --------
+    >>> from streamcal.losses.deviance import get_deviance
+    >>> y, z = np.array([0.0, 2.0, 1.0, 4.0]), np.array([0.5, 1.0, 1.5, 2.0])
+    >>> split_of_means(y, z, get_deviance("poisson")).mcb
+    0.7918
+    """
+    mean = float(deviance.clip(np.asarray(y.mean())))
+    unc = float(deviance(mean, y).mean())
+    score = float(deviance(z, y).mean())
+    return decompose_means(isotonic_fit(z, y), score, deviance, mean, unc)
+
+
+def chance_miscalibration(
+    p: NDArray[np.float64],
+    scoring: str,
+    rng: np.random.Generator,
+    *,
+    n_draws: int = 8,
+    w: NDArray[np.float64] | None = None,
+) -> float:
+    """Return the mean MCB of labels drawn from predictions: that of calibrated ones, by chance.
+
+    Parameters
+    ----------
+    p, w : ndarray of shape (n_samples,)
+        Predictions, and their weights; ones by default.
+    scoring
+        ``"brier"`` or ``"log"``.
+    rng
+        The source of the draws.
+    n_draws
+        How many sets of labels are drawn.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = np.full(100, 0.5)  # here it is p(1 − p) / n
+    >>> round(chance_miscalibration(p, "brier", rng, n_draws=1000), 4)
+    0.0025
+    """
+    order = np.argsort(p, kind="stable")  # once for all draws
+    p, w = p[order], None if w is None else w[order]
+    total = 0.0
+    for _ in range(n_draws):
+        y = (rng.random(len(p)) < p).astype(np.float64)
+        score = mean_score_of(y, p, scoring, w)
+        total += decompose(isotonic_fit(p, y, w), score, scoring).mcb
+    return total / n_draws

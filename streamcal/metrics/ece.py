@@ -7,10 +7,13 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal
 
+from river import base
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice, check_count
 from streamcal._whole import Step, do_all
+from streamcal.losses import Tweedie
+from streamcal.losses.deviance import DevianceName
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.base import (
     Multiclass,
@@ -18,6 +21,8 @@ from streamcal.metrics.base import (
     as_class_events,
     as_event,
     check_multiclass,
+    find_deviance,
+    with_hint,
 )
 
 _TOP = 1 << 64  # above every bit pattern of a float
@@ -55,6 +60,11 @@ class ECE(ProbabilityMetric, BinaryMetric):
         ECE of Guo et al. ``"classwise"``: the mean over labels of their ECE, each label against all
         others [3]_. A label counts if it is true or in a prediction; where a prediction lacks it,
         its probability is 0. An update takes O(labels) then. None: the label ``pos_val``.
+    loss
+        For predicted means of counts or amounts, as in `CORP`: it says which labels and
+        predictions there may be. The error is then the mean gap of means, in units of the label,
+        and may exceed 1. It needs ``strategy="mass"``, for means have no range to cut into widths;
+        ``pos_val`` and ``multiclass`` must be left out.
 
     References
     ----------
@@ -90,6 +100,12 @@ class ECE(ProbabilityMetric, BinaryMetric):
     ECE: 0.333333
     >>> metric.by_label
     {'a': 0.375, 'b': 0.25, 'c': 0.375}
+
+    >>> metric = ECE(n_bins=2, strategy="mass", loss="poisson")
+    >>> for yt, yp in [(0, 1.0), (3, 1.5), (1, 2.0), (7, 4.0)]:
+    ...     metric.update(yt, yp)
+    >>> metric
+    ECE: 0.625
     """
 
     def __init__(
@@ -99,11 +115,19 @@ class ECE(ProbabilityMetric, BinaryMetric):
         pos_val: Any = True,
         max_scores: int = 10_000,
         multiclass: Multiclass | None = None,
+        loss: DevianceName | Tweedie | None = None,
     ) -> None:
         check_choice(strategy, "strategy", ("width", "mass"))
         check_count(n_bins, "n_bins")
         check_count(max_scores, "max_scores", 2)
         check_multiclass(multiclass, pos_val)
+        self._deviance = find_deviance(loss, pos_val=pos_val is not True, multiclass=multiclass)
+        if loss is not None and strategy != "mass":
+            raise ValueError(
+                f"`strategy` must be 'mass' where `loss` is given, got {strategy!r}: means have no"
+                " range to cut into equal widths"
+            )
+        self.loss = loss
         self.n_bins = n_bins
         self.strategy = strategy
         self.pos_val = pos_val
@@ -142,21 +166,37 @@ class ECE(ProbabilityMetric, BinaryMetric):
                 b = int(self.n_bins * ((before + 0.5 * weight) / total))
                 gaps[min(b, self.n_bins - 1)] += gap
                 before += weight
-        return min(sum(map(abs, gaps)) / total, 1.0)
+        error = sum(map(abs, gaps)) / total
+        return min(error, 1.0) if self._deviance is None else error
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         if self.multiclass == "classwise":
             do_all(*self._adding_each(y_true, y_pred, w))
         else:
-            self._adding(*as_event(y_true, y_pred, self._event), w)()
+            self._adding(*self._pair_of(y_true, y_pred), w)()
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
         if self.multiclass == "classwise":
             do_all(*self._removing_each(y_true, y_pred, w))
         else:
-            self._removing(*as_event(y_true, y_pred, self._event), w, y_pred)()
+            self._removing(*self._pair_of(y_true, y_pred), w, y_pred)()
 
-    def _adding(self, p: float, happened: bool, w: float) -> Step:
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier; with a loss, whether it is a regressor."""
+        if self._deviance is None:
+            return super().works_with(model)
+        return isinstance(model, base.Regressor)
+
+    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
+        """Return a prediction and a label as numbers, or raise."""
+        if self._deviance is not None:
+            return self._deviance.as_pair(y_true, y_pred)
+        try:
+            return as_event(y_true, y_pred, self._event)
+        except ValueError as error:
+            raise with_hint(error, self._event, y_true, y_pred) from None
+
+    def _adding(self, p: float, happened: float, w: float) -> Step:
         """Return the step that adds a sample; all that may fail is computed now."""
         key, cells, drop = self._key(p), self._cells, 0
         if self.strategy == "mass" and key not in cells and len(cells) >= self.max_scores:
@@ -170,7 +210,7 @@ class ECE(ProbabilityMetric, BinaryMetric):
         state = {"_cells": cells, "_dropped_bits": self._dropped_bits + drop}
         return partial(vars(self).update, state)
 
-    def _removing(self, p: float, happened: bool, w: float, y_pred: Any) -> Step:
+    def _removing(self, p: float, happened: float, w: float, y_pred: Any) -> Step:
         """Return the step that removes a sample, or raise if it has not been added."""
         key = self._key(p)
         cell = self._cells.get(key)
@@ -227,6 +267,9 @@ class ECE(ProbabilityMetric, BinaryMetric):
         """Return the cell of a probability; keys sort as the probabilities do."""
         if self.strategy == "width":
             return bisect_left(self._edges, p)
+        if self._deviance is not None:
+            pattern = _bit_pattern(abs(p)) >> self._dropped_bits
+            return pattern if p >= 0.0 else ~pattern  # ~ mirrors negative ones below 0
         # Bit patterns of positive floats sort as the floats do, with relative resolution near 0.
         # 1 − p is exact for p ≥ ½; ~ mirrors that half above the other.
         if p < 0.5:

@@ -296,7 +296,7 @@ class MulticalibrationError(ProbabilityErrorMetric, BinaryMetric):
         self._crossings = check_crosses(crosses, self._names)
         check_count(window, "window", optional=True)
         check_count(min_samples, "min_samples")
-        self.fields = self._names
+        self.fields: tuple[str, ...] = self._names
         self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.window = window
         self.min_samples = min_samples

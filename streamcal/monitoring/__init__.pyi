@@ -1,7 +1,6 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
 from streamcal.monitoring.audited_mean import AuditedMean as AuditedMean
-from streamcal.monitoring.audits import Audit as Audit
 from streamcal.monitoring.audits import AuditSampler as AuditSampler
 from streamcal.monitoring.calibration import CalibrationTest as CalibrationTest
 from streamcal.monitoring.comparison import ForecastComparison as ForecastComparison

@@ -109,7 +109,7 @@ class CalibrationTest(Betting):
         order: Literal["arrival", "interleaved"] = "arrival",
         horizon: int | None = None,
     ) -> None:
-        self.alpha = as_within(alpha, "alpha", "(0, 1)")
+        self.alpha: float = as_within(alpha, "alpha", "(0, 1)")
         check_choice(order, "order", ("arrival", "interleaved"))
         if order == "interleaved":
             if horizon is None:
@@ -121,7 +121,7 @@ class CalibrationTest(Betting):
         elif horizon is not None:
             raise ValueError(f"`horizon` must be None for the order 'arrival', got {horizon!r}")
         self.order = order
-        self.horizon = None if horizon is None else int(horizon)
+        self.horizon: int | None = None if horizon is None else int(horizon)
         super().__init__(pos_val, spends=True)
 
     def _begin(self) -> None:

@@ -92,9 +92,9 @@ class ForecastComparison(Stateful):
         check_choice(score, "score", ("brier", "log"))
         check_label(pos_val, "pos_val")
         self.score = score
-        self.alpha = as_within(alpha, "alpha", "(0, 1)")
+        self.alpha: float = as_within(alpha, "alpha", "(0, 1)")
         self.pos_val = pos_val
-        self.clip = as_within(clip, "clip", "(0, 0.5]")
+        self.clip: float = as_within(clip, "clip", "(0, 0.5]")
         self._bounds = MeanBounds()
 
     @property

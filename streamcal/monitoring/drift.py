@@ -69,7 +69,7 @@ class CalibrationDrift(Cloned, Betting, base.DriftDetector):
     """What tells a wrapper to pass labels and probabilities, in place of errors."""
 
     def __init__(self, run_length: float = 20_000, pos_val: Any = True) -> None:
-        self.run_length = as_within(run_length, "run_length", "[1, 1e15]")
+        self.run_length: float = as_within(run_length, "run_length", "[1, 1e15]")
         super().__init__(pos_val, spends=False)
 
     # Other detectors of river take one number.

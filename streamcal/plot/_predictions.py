@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import as_probability, as_vector, check_no_mask, is_missing
+from streamcal.losses.deviance import HINT
 from streamcal.metrics.base import Multiclass, as_events
 from streamcal.wrappers.classifier import CalibratedClassifier
 from streamcal.wrappers.routing import last_step, name_of
@@ -131,6 +133,57 @@ def predictions_of(estimator: Any, X: Any, y: Any, name: str | None) -> dict[str
         "`estimator` must have `predict_proba_one` or `predict_proba`, got"
         f" {name_of(last_step(estimator))}"
     )
+
+
+def means_of(
+    estimator: Any, X: Any, y: Any, name: str | None
+) -> tuple[str, list[float], list[float]]:
+    """Return the name of a regressor, labels, and predictions of their mean.
+
+    See `ReliabilityDisplay.from_estimator`.
+    """
+    named = name or name_of(last_step(estimator))
+    if hasattr(estimator, "predict_proba_one") or hasattr(estimator, "predict_proba"):
+        raise TypeError(f"`estimator` must be a regressor where `loss` is given, got {named}")
+    if hasattr(estimator, "predict_one"):
+        if y is not None:
+            raise TypeError(
+                "`y` must be None for a model of river: `X` is a dataset of pairs, as zip(X, y) is"
+            )
+        labels, means = [], []
+        for features, label in X:
+            mean = estimator.predict_one(features)
+            if mean is not None:
+                labels.append(label)
+                means.append(mean)
+            estimator.learn_one(features, label)
+        return named, labels, means
+    if not hasattr(estimator, "predict"):
+        raise TypeError(f"`estimator` must have `predict_one` or `predict`, got {named}")
+    if y is None:
+        raise TypeError("`y` must be the labels of `X` for a model of scikit-learn, got None")
+    return named, list(y), np.asarray(estimator.predict(X)).tolist()
+
+
+@contextmanager
+def hints(pos_val: Any, *values: Any) -> Iterator[None]:
+    """Say what to write for counts in an error, if numbers may be these."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(pos_val, bool | np.bool_) and any(map(_may_be_means, values)):
+            raise ValueError(f"{error}{HINT}") from None
+        raise
+
+
+def _may_be_means(values: Any) -> bool:
+    """Return whether values are finite numbers, not all in [0, 1]."""
+    if isinstance(values, Mapping) or hasattr(values, "columns"):
+        return False
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.ndim != 1 or not np.isfinite(array).all():
+        return False
+    return bool(((array < 0.0) | (array > 1.0)).any())
 
 
 def view_of(

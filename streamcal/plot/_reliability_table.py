@@ -53,6 +53,8 @@ class Table(NamedTuple):
         The first band, if there is one.
     band_names : (str, str)
         What the bands are called, in full and in short.
+    diagonal : matplotlib Line2D or None
+        Where calibrated predictions would lie, if it is drawn.
     """
 
     ax: Axes
@@ -61,6 +63,7 @@ class Table(NamedTuple):
     scoring: str
     band: FillBetweenPolyCollection | None
     band_names: tuple[str, str]
+    diagonal: Line2D | None
 
     def draw(self, paths: Sequence[Path], bottom: float, top: float) -> FittedBox:
         """Draw the table in a corner where it hides no path, else in a strip above the diagram.
@@ -106,6 +109,8 @@ class Table(NamedTuple):
         if not (self._entries(1) or self._band_entry(1) or self.curves[0].table_row(self.scoring)):
             return
         for size in full:
+            if self.diagonal is not None and self._entries(1):
+                yield partial(self._lay_out, size, wide, False, True)
             yield partial(self._lay_out, size, wide, False)
         for size in brief:
             yield partial(self._lay_out, size, wide, True)
@@ -114,11 +119,16 @@ class Table(NamedTuple):
         """Return forms without numbers, if the models have names."""
         return legend_forms(self.ax, [*self._entries(16), *self._band_entry(1)])
 
-    def _lay_out(self, size: float, wide: bool, brief: bool) -> OffsetBox:
-        """Return keys and numbers: a row for each model if ``wide``, else one column."""
+    def _lay_out(self, size: float, wide: bool, brief: bool, diagonal: bool = False) -> OffsetBox:
+        """Return keys and numbers: a row for each model if ``wide``, else one column.
+
+        With ``diagonal`` it has a key, too: where text would be smaller for it, it has none.
+        """
         ax, gray = self.ax, muted(self.ax)
         names = [key(ax, entry, size) for entry in self._entries(16 if brief else 24)]
         band = [key(ax, entry, size, gray) for entry in self._band_entry(int(brief))]
+        if diagonal:
+            band.append(key(ax, Entry(self.diagonal, "perfectly calibrated"), size, gray))
         rows = [curve.table_row(self.scoring) for curve in self.curves]
         headers = [header for header in _union(rows) if not brief or header in _BRIEF]
         shown = {header: header.strip("= ") if brief else header for header in headers}

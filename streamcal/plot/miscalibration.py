@@ -11,7 +11,7 @@ import numpy as np
 from streamcal._advice import shown
 from streamcal._validation import check_choice
 from streamcal.metrics.rolling_corp import RollingCORP, RollingPoint
-from streamcal.plot._axes import figure_of, line_style, new_axes
+from streamcal.plot._axes import figure_of, line_style, muted, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,9 @@ _PARTS: dict[Part, str] = {
 class MiscalibrationDisplay:
     """A part of the score of a sliding window over the stream, for one model or several.
 
-    Make one with `from_metrics`; `plot` draws again elsewhere. Nothing is shown or saved.
+    Make one with `from_metrics`; `plot` draws again elsewhere. Nothing is shown or saved. A dotted
+    line shows the miscalibration that the same predictions have by chance if they are calibrated:
+    only what is clearly above it is a fault of the model.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ class MiscalibrationDisplay:
         Their figure.
     lines_ : list of matplotlib Line2D
         One for each model.
+    chance_lines_ : list of matplotlib Line2D
+        One for each model, dotted; none for another part than ``"mcb"``.
     legend_ : matplotlib Artist or None
         The names, if there are any, above the lines.
 
@@ -65,11 +69,14 @@ class MiscalibrationDisplay:
     >>> display = MiscalibrationDisplay.from_metrics({"model": metric})
     >>> display.lines_[0].get_ydata().round(4)
     array([0.0256, 0.01  , 0.0026, 0.    ])
+    >>> display.chance_lines_[0].get_ydata().round(4)
+    array([0.0104, 0.0008, 0.0037, 0.007 ])
     """
 
     ax_: Axes
     figure_: Figure
     lines_: list[Line2D]
+    chance_lines_: list[Line2D]
     legend_: FittedBox | None
 
     def __init__(
@@ -135,12 +142,18 @@ class MiscalibrationDisplay:
         """Draw on ``ax``, or on new axes, and return this object."""
         if ax is None:
             ax = new_axes(7.2, 3.2)
-        self.lines_ = []
+        self.lines_, self.chance_lines_ = [], []
         for i, (name, history) in enumerate(self.histories.items()):
+            places, style = self._places(history), line_style(ax, i)
+            if self.part == "mcb" and any(point.chance == point.chance for point in history):
+                chance = [point.chance for point in history]
+                self.chance_lines_ += ax.plot(
+                    places, chance, color=style["color"], linestyle=":", linewidth=1.2
+                )
             (line,) = ax.plot(
-                self._places(history),
+                places,
                 [getattr(point, self.part) for point in history],
-                **line_style(ax, i),
+                **style,
                 linewidth=1.6,
                 label=name or None,
             )
@@ -153,11 +166,18 @@ class MiscalibrationDisplay:
         xlabel = "Samples" if self.times is None else "Time"
         ax.set(xlabel=xlabel, ylabel=_PARTS[self.part], ylim=(0.0, None))
         ax.spines[["top", "right"]].set_visible(False)
+        from matplotlib.lines import Line2D
+
         from streamcal.plot._fitted import Entry, add_legend
 
-        named = [name for name in self.histories if name]
-        pairs = zip(self.lines_, self.histories, strict=True) if named else ()
-        self.legend_ = add_legend(ax, [Entry(line, name) for line, name in pairs])
+        pairs = zip(self.lines_, self.histories, strict=True)
+        entries = [Entry(line, name) for line, name in pairs if name]
+        if self.chance_lines_:
+            alone = len(self.histories) == 1
+            color: Any = self.chance_lines_[0].get_color() if alone else muted(ax)
+            sample = Line2D([], [], color=color, linestyle=":", linewidth=1.2)
+            entries.append(Entry(sample, "by chance, if calibrated"))
+        self.legend_ = add_legend(ax, entries)
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         return self

@@ -1,5 +1,7 @@
 """Reliability diagrams without bins: observed frequency against predicted probability.
 
+Or the observed mean of counts or amounts against the predicted one.
+
 The curve is the isotonic regression of the labels on the predictions (CORP), so there are no bins
 to choose, and its distance from the diagonal is the miscalibration MCB in the table. A band around
 the diagonal or the curve shows deviations by chance; see `streamcal.metrics.bands`.
@@ -19,12 +21,22 @@ from numpy.typing import ArrayLike
 
 from streamcal._advice import shown
 from streamcal._validation import check_choice
+from streamcal.losses import Tweedie
+from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics.bands import KINDS, Band, BandMethod, Kind
-from streamcal.metrics.base import Multiclass, check_multiclass
+from streamcal.metrics.base import Multiclass, check_multiclass, find_deviance
 from streamcal.metrics.corp import SCORES, Scoring
 from streamcal.notebook.shape import Shape
 from streamcal.plot._axes import figure_of, line_style, muted, new_axes, opacity
-from streamcal.plot._predictions import Events, Predictions, as_predictions, predictions_of, view_of
+from streamcal.plot._predictions import (
+    Events,
+    Predictions,
+    as_predictions,
+    hints,
+    means_of,
+    predictions_of,
+    view_of,
+)
 from streamcal.plot.reliability_curve import (
     Array,
     Curve,
@@ -36,6 +48,7 @@ from streamcal.plot.reliability_curve import (
     fit_curves,
     over_same_range,
     shapes_of,
+    shown_part,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +62,8 @@ if TYPE_CHECKING:
 _MARKED_BLOCKS = 12  # corners get dots up to this many blocks
 _INTERVAL: Literal["interval"] = "interval"  # of calibrators; not a kind of band that is estimated
 _MOST_PANELS = 12
+_EVENT = {"xlabel": "Predicted probability", "ylabel": "Observed frequency"}
+_MEAN = {"xlabel": "Predicted mean", "ylabel": "Observed mean"}
 _TOP_LABEL: Any = {
     "xlabel": "Probability of the predicted label",
     "ylabel": "Frequency of being right",
@@ -75,13 +90,15 @@ class ReliabilityDisplay:
         The curves, one for each model, over the same range.
     scoring
         The score in the table, ``"brier"`` or ``"log"``.
+    loss
+        The loss of means, for curves that were computed with it.
     level
         The level of the bands, for the legend.
     band
         Their kind, for the legend: ``"consistency"``, ``"confidence"``, or ``"interval"`` for those
         of a calibrator.
     xlabel, ylabel
-        The axes' labels.
+        The axes' labels; by default probability and frequency, or means if there is a ``loss``.
 
     Attributes
     ----------
@@ -136,19 +153,23 @@ class ReliabilityDisplay:
         scoring: Scoring = "brier",
         level: float | None = None,
         band: Literal[Kind, "interval"] = "consistency",
-        xlabel: str = "Predicted probability",
-        ylabel: str = "Observed frequency",
+        xlabel: str | None = None,
+        ylabel: str | None = None,
+        loss: DevianceName | Tweedie | None = None,
     ) -> None:
         if not curves:
             raise ValueError("`curves` must hold at least one curve, got none")
         check_choice(scoring, "scoring", SCORES)
         check_choice(band, "band", (*KINDS, _INTERVAL))
+        self.loss = loss
+        self._deviance = find_deviance(loss, scoring=scoring != "brier")
+        words = _EVENT if loss is None else _MEAN
         self.curves: tuple[Any, ...] = tuple(curves)
         self.scoring = scoring
         self.level = level
         self.band = band
-        self.xlabel = xlabel
-        self.ylabel = ylabel
+        self.xlabel = words["xlabel"] if xlabel is None else xlabel
+        self.ylabel = words["ylabel"] if ylabel is None else ylabel
         self.panels: dict[Any, Self] = {}
         self._titles: list[tuple[str, str]] = []
         self._note = ""
@@ -168,6 +189,7 @@ class ReliabilityDisplay:
         level: float | None = 0.9,
         n_resamples: int = 500,
         seed: int = 0,
+        loss: DevianceName | Tweedie | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the diagram of one model.
@@ -203,6 +225,12 @@ class ReliabilityDisplay:
             The level of the pointwise band, in (0, 1); None for no band.
         n_resamples, seed
             The number of resampled sets of labels, and the seed.
+        loss
+            For labels that are counts or amounts, and predictions of their mean: ``"squared"``,
+            ``"poisson"``, ``"gamma"``, ``"tweedie"`` or a `streamcal.losses.Tweedie`, whose
+            deviance the table splits, see `streamcal.metrics.CORP`. The diagram is a square over
+            the predictions and most of the curve. The only band is then the default one; it is
+            drawn without a distribution of the labels, see `streamcal.metrics.bands`.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
@@ -213,7 +241,8 @@ class ReliabilityDisplay:
         Raises
         ------
         ValueError
-            If the arrays are empty, differ in length, or hold other than probabilities and labels.
+            If the arrays are empty, differ in length, or hold other than probabilities and labels;
+            with a ``loss``, numbers outside of its ranges.
         ImportError
             If matplotlib is not installed.
 
@@ -228,13 +257,27 @@ class ReliabilityDisplay:
         >>> display = ReliabilityDisplay.from_predictions(y, p, multiclass="classwise")
         >>> list(display.panels)
         ['ham', 'spam', 'eggs']
+
+        Counts:
+
+        >>> y, mean = [0, 2, 1, 4], [0.5, 1.0, 1.5, 2.0]
+        >>> display = ReliabilityDisplay.from_predictions(y, mean, loss="poisson")
+        >>> display.curves[0].decomposition.mcb
+        0.7918
+        >>> display.ax_.get_xlabel()
+        'Predicted mean'
         """
         check_choice(scoring, "scoring", SCORES)
         check_multiclass(multiclass, pos_val)
-        find_band = band_finder(band, method, level, n_resamples, seed)
-        made = cls._of_models(
-            {name: as_predictions(y_true, y_prob)}, pos_val, multiclass, scoring, find_band
-        )
+        found = _deviance_of(loss, scoring, pos_val, multiclass)
+        find_band = band_finder(band, method, level, n_resamples, seed, found)
+        if found is not None:
+            made = cls._of_means({name: found.as_arrays(y_true, y_prob)}, loss, found, find_band)
+        else:
+            with hints(pos_val, y_true, y_prob):
+                made = cls._of_models(
+                    {name: as_predictions(y_true, y_prob)}, pos_val, multiclass, scoring, find_band
+                )
         return made._with_bands(level, band).plot(ax=ax)
 
     @classmethod
@@ -245,11 +288,12 @@ class ReliabilityDisplay:
         pos_val: Any = True,
         multiclass: Multiclass | None = None,
         scoring: Scoring = "brier",
-        band: Kind = "confidence",
-        method: BandMethod = "asymptotic",
+        band: Kind | None = None,
+        method: BandMethod | None = None,
         level: float | None = None,
         n_resamples: int = 500,
         seed: int = 0,
+        loss: DevianceName | Tweedie | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw several models in one diagram.
@@ -261,7 +305,10 @@ class ReliabilityDisplay:
             may differ, for example if one of them started later.
         level
             The level of the bands, one for each model in its colour. None, the default: no bands.
-        pos_val, multiclass, scoring, band, method, n_resamples, seed, ax
+        band, method
+            As in `from_predictions`. None, the default: ``"confidence"`` and ``"asymptotic"``; with
+            a ``loss`` the only ones that there are.
+        pos_val, multiclass, scoring, n_resamples, seed, loss, ax
             As in `from_predictions`.
 
         Returns
@@ -279,7 +326,12 @@ class ReliabilityDisplay:
         """
         check_choice(scoring, "scoring", SCORES)
         check_multiclass(multiclass, pos_val)
-        find_band = band_finder(band, method, level, n_resamples, seed)
+        found = _deviance_of(loss, scoring, pos_val, multiclass)
+        if band is None:
+            band = "confidence" if found is None else "consistency"
+        if method is None:
+            method = "asymptotic" if found is None else "resampling"
+        find_band = band_finder(band, method, level, n_resamples, seed, found)
         if not hasattr(models, "items"):
             raise TypeError(
                 "`models` must be a mapping, such as {'raw': (y_true, y_prob)}, got"
@@ -288,6 +340,7 @@ class ReliabilityDisplay:
         if not models:
             raise ValueError("`models` must hold at least one model, got none")
         checked: dict[str | None, Predictions] = {}
+        means: dict[str | None, Events] = {}
         for name, pair in models.items():
             try:
                 if hasattr(pair, "learn_one") or hasattr(pair, "fit"):
@@ -298,8 +351,15 @@ class ReliabilityDisplay:
                     f"`models[{name!r}]` must be a pair (y_true, y_prob), got {shown(pair)};"
                     " `from_estimator` draws a model"
                 ) from None
-            checked[str(name)] = as_predictions(y_true, y_prob)
-        made = cls._of_models(checked, pos_val, multiclass, scoring, find_band)
+            if found is None:
+                checked[str(name)] = as_predictions(y_true, y_prob)
+            else:
+                means[str(name)] = found.as_arrays(y_true, y_prob)
+        if found is None:
+            with hints(pos_val, *(values for pair in models.values() for values in pair)):
+                made = cls._of_models(checked, pos_val, multiclass, scoring, find_band)
+        else:
+            made = cls._of_means(means, loss, found, find_band)
         return made._with_bands(level, band).plot(ax=ax)
 
     @classmethod
@@ -341,6 +401,17 @@ class ReliabilityDisplay:
         return cls._of_panels(panels, counts)
 
     @classmethod
+    def _of_means(
+        cls,
+        models: Mapping[str | None, Events],
+        loss: DevianceName | Tweedie | None,
+        deviance: Deviance,
+        find_band: Callable[[Array, Array], Band] | None,
+    ) -> Self:
+        """Return the display of predicted means; nothing is drawn."""
+        return cls(fit_curves(models, deviance, find_bands(models, find_band)), loss=loss)
+
+    @classmethod
     def _of_panels(cls, panels: dict[Any, Self], counts: Counter[Any]) -> Self:
         """Return a display of panels, one for each label, with its share of all samples."""
         curves = [curve for panel in panels.values() for curve in panel.curves]
@@ -365,7 +436,7 @@ class ReliabilityDisplay:
         if len(parts) > 3:
             return []
         arrow = " \N{RIGHTWARDS ARROW} " if len(parts) == 2 else " / "
-        return [f"MCB {arrow.join('∞' if np.isinf(mcb) else f'{mcb:.4f}' for mcb in parts)}"]
+        return [f"MCB {arrow.join(map(shown_part, parts))}"]
 
     def _with_bands(self, level: float | None, band: Kind) -> Self:
         """Set what bands are called, and return this object."""
@@ -383,10 +454,13 @@ class ReliabilityDisplay:
         pos_val: Any = True,
         multiclass: Multiclass | None = None,
         name: str | None = None,
+        loss: DevianceName | Tweedie | None = None,
         ax: Axes | None = None,
         **options: Any,
     ) -> Self:
         """Draw the diagram of a classifier of river, of streamcal or of scikit-learn.
+
+        With a ``loss``, that of a regressor, as it predicts means.
 
         Parameters
         ----------
@@ -408,6 +482,9 @@ class ReliabilityDisplay:
             each label. See `from_predictions`.
         name
             The name in the legend; by default that of the class.
+        loss
+            For regressors, as in `from_predictions`; samples for which one of river predicts None
+            are left out.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **options
@@ -448,6 +525,10 @@ class ReliabilityDisplay:
         [0.0, 0.0]
         """
         check_multiclass(multiclass, pos_val)
+        if loss is not None:
+            _deviance_of(loss, options.get("scoring", "brier"), pos_val, multiclass)
+            named, labels, means = means_of(estimator, X, y, name)
+            return cls.from_predictions(labels, means, name=named, loss=loss, ax=ax, **options)
         found = predictions_of(estimator, X, y, name)
         models: dict[str, tuple[Any, Any]] = {
             name: (model.labels, model.columns) for name, model in found.items()
@@ -556,8 +637,10 @@ class ReliabilityDisplay:
         self.ax_ = ax
         self.figure_ = figure_of(ax)
         paths = [curve.points() for curve in self.curves]
-        bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
+        diagonal, bottom, top = self._draw_diagonal(ax, np.concatenate([y for _, y in paths]))
         self._draw_curves(ax, paths)
+        if self._deviance is not None:  # the ends of a curve may lie outside
+            self._cut_curves(ax, bottom, top)
         ends = self._draw_bands(ax, bottom, top)
         floor = self._draw_histogram(ax, bottom, top)
         self._set_axes(ax, floor, bottom, top)
@@ -566,8 +649,11 @@ class ReliabilityDisplay:
             from streamcal.plot._reliability_table import Table
 
             band = self.bands_[0] if self.bands_ else None
-            table = Table(ax, self.curves, self.lines_, self.scoring, band, self._band_names())
-            self.text_ = table.draw([*paths, *ends], bottom, top)
+            scoring = self.scoring if self._deviance is None else self._deviance.name
+            names = self._band_names()
+            table = Table(ax, self.curves, self.lines_, scoring, band, names, diagonal)
+            inside = [(x, np.clip(y, bottom, top)) for x, y in paths]
+            self.text_ = table.draw([*inside, *ends], bottom, top)
             self._center_label()
 
     def _center_label(self) -> None:
@@ -588,19 +674,20 @@ class ReliabilityDisplay:
         percent = f"{100 * self.level:g}%"
         return f"{percent} {self.band} band", f"{percent} band"
 
-    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[float, float]:
-        """Draw the diagonal if the diagram is a square, and return its range of values."""
+    def _draw_diagonal(self, ax: Axes, y: Array) -> tuple[Line2D | None, float, float]:
+        """Draw the diagonal if the diagram is a square; return it and the range of values."""
         edges = self.curves[0].edges
         bottom, top = float(y.min()), float(y.max())
-        if _is_square(edges, y):
+        if self._deviance is not None or _is_square(edges, y):
             ends = [float(edges[0]), float(edges[-1])]
             gray = muted(ax)
-            ax.plot(ends, ends, color=gray, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+            style: Any = {"linewidth": 1.0, "linestyle": (0, (4, 3)), "zorder": 1.5}
+            (line,) = ax.plot(ends, ends, color=gray, **style)
             ax.set_aspect("equal")
-            return ends[0], ends[1]
+            return line, ends[0], ends[1]
         if bottom >= 0.0 and top <= 1.0:
-            return 0.0, 1.0
-        return (bottom, top) if bottom < top else (bottom - 0.5, top + 0.5)
+            return None, 0.0, 1.0
+        return (None, bottom, top) if bottom < top else (None, bottom - 0.5, top + 0.5)
 
     def _draw_bands(self, ax: Axes, bottom: float, top: float) -> list[Path]:
         """Draw the bands in the colours of their curves; return lower and upper ends."""
@@ -640,6 +727,17 @@ class ReliabilityDisplay:
             )
             self.lines_.append(line)
 
+    def _cut_curves(self, ax: Axes, bottom: float, top: float) -> None:
+        """Draw no line outside the square, where the histogram and the table are."""
+        from matplotlib.patches import Rectangle
+
+        left, right = float(self.curves[0].edges[0]), float(self.curves[0].edges[-1])
+        margin = 0.015 * (top - bottom)
+        corner = left - margin, bottom - margin
+        size = right - left + 2.0 * margin, top - bottom + 2.0 * margin
+        for line in self.lines_:
+            line.set_clip_path(Rectangle(corner, *size, transform=ax.transData))
+
     def _draw_histogram(self, ax: Axes, bottom: float, top: float) -> float:
         """Draw the histograms below the zero line and return their base line."""
         height = top - bottom
@@ -675,6 +773,15 @@ class ReliabilityDisplay:
         ax.set_ylabel(self.ylabel)
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines["left"].set_bounds(bottom, top)
+
+
+def _deviance_of(
+    loss: DevianceName | Tweedie | None, scoring: Scoring, pos_val: Any, multiclass: Any
+) -> Deviance | None:
+    """Return the deviance of a loss, None without one, or raise if it has company."""
+    return find_deviance(
+        loss, scoring=scoring != "brier", pos_val=pos_val is not True, multiclass=multiclass
+    )
 
 
 def _percent(share: float) -> str:

@@ -17,9 +17,11 @@ from streamcal._advice import shown
 from streamcal._validation import check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
-from streamcal.metrics.bands import KINDS, METHODS, Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import as_events
-from streamcal.metrics.corp import SCORES, Scoring, mean_score_of
+from streamcal.losses import Tweedie
+from streamcal.losses.deviance import Deviance, DevianceName
+from streamcal.metrics.bands import KINDS, METHODS, Band, BandMethod, Kind, corp_band, mean_band
+from streamcal.metrics.base import as_events, find_deviance
+from streamcal.metrics.corp import SCORES, Scoring, mean_score_of, split_of_means
 from streamcal.notebook.shape import Shape
 
 Array = NDArray[np.float64]
@@ -27,6 +29,8 @@ Path = tuple[Array, Array]
 """x and y of corners."""
 
 _BINS = 50
+_SCORE_NAMES = {"brier": "Brier", "log": "log loss", "squared": "sq. error"}
+_TAIL = 0.005  # the share of samples at each end whose values may lie outside the diagram
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +83,7 @@ class ReliabilityCurve:
         level: float | None = 0.9,
         n_resamples: int = 500,
         seed: int = 0,
+        loss: DevianceName | Tweedie | None = None,
     ) -> Self:
         """Compute what `ReliabilityDisplay.from_predictions` draws; it has the same parameters.
 
@@ -89,9 +94,13 @@ class ReliabilityCurve:
         0.15
         """
         check_choice(scoring, "scoring", SCORES)
-        find_band = band_finder(band, method, level, n_resamples, seed)
-        model = {name: as_events(y_true, y_prob, pos_val)}
-        (curve,) = fit_curves(model, scoring, find_bands(model, find_band))
+        found = find_deviance(loss, scoring=scoring != "brier", pos_val=pos_val is not True)
+        find_band = band_finder(band, method, level, n_resamples, seed, found)
+        if found is None:
+            model = {name: as_events(y_true, y_prob, pos_val)}
+        else:
+            model = {name: found.as_arrays(y_true, y_prob)}
+        (curve,) = fit_curves(model, found or scoring, find_bands(model, find_band))
         return cls(**vars(curve))
 
     def points(self) -> Path:
@@ -119,8 +128,8 @@ class ReliabilityCurve:
             n, weight = self.n_samples, f"{weights.sum():,.10g}"
             known = {"weight": weight} if n is None else {"samples": f"{n:,}"}
             return {"blocks": f"{len(weights):,}"} | known
-        headers = ("Brier" if scoring == "brier" else "log loss", "= MCB", "− DSC", "+ UNC")
-        cells = ["∞" if np.isinf(part) else f"{part:.4f}" for part in parts]
+        headers = (_SCORE_NAMES.get(scoring, "deviance"), "= MCB", "− DSC", "+ UNC")
+        cells = list(map(shown_part, parts))
         return {"n": f"{self.n_samples:,}"} | dict(zip(headers, cells, strict=True))
 
 
@@ -176,8 +185,26 @@ Curve = ReliabilityCurve | MapCurve
 """What a diagram draws of a model or a calibrator, over the same edges for all curves."""
 
 
+def shown_part(part: float) -> str:
+    """Return a part of a score as a diagram shows it.
+
+    Examples
+    --------
+    >>> shown_part(0.25), shown_part(123456.7), shown_part(np.inf)
+    ('0.2500', '1.235e+05', '∞')
+    """
+    if np.isinf(part):
+        return "∞"
+    return f"{part:.4f}" if part < 1e4 else f"{part:.4g}"
+
+
 def band_finder(
-    band: Kind, method: BandMethod, level: float | None, n_resamples: int, seed: int
+    band: Kind,
+    method: BandMethod,
+    level: float | None,
+    n_resamples: int,
+    seed: int,
+    deviance: Deviance | None = None,
 ) -> Callable[[Array, Array], Band] | None:
     """Return a function from labels and predictions to a band; None without a level.
 
@@ -188,6 +215,28 @@ def band_finder(
     check_within(level, "level", "(0, 1) or None")
     if level is None:
         return None
+    if deviance is not None:
+        for name, value, only in (("band", band, "consistency"), ("method", method, "resampling")):
+            if value != only:
+                raise ValueError(
+                    f"`{name}` must be {only!r} where `loss` is given, got {value!r}: no other band"
+                    " is known to hold without the distribution of the labels"
+                )
+        least = deviance.loss.mean_range[0]
+
+        def find_mean_band(y: Array, z: Array) -> Band:
+            scores, group = np.unique(z, return_inverse=True)
+            return mean_band(
+                scores,
+                np.bincount(group).astype(np.float64),
+                np.asarray(np.bincount(group, (y - z) ** 2), dtype=np.float64),
+                least=least,
+                level=level,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+
+        return find_mean_band
 
     def find(happened: Array, p: Array) -> Band:
         scores, group = np.unique(p, return_inverse=True)
@@ -216,10 +265,30 @@ def find_bands(
 
 
 def fit_curves(
-    models: Mapping[str | None, tuple[Array, Array]], scoring: str, bands: Mapping[str | None, Band]
+    models: Mapping[str | None, tuple[Array, Array]],
+    scoring: str | Deviance,
+    bands: Mapping[str | None, Band],
 ) -> list[ReliabilityCurve]:
     """Return the curves of models, from labels and predictions, over the same range."""
     fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
+    if isinstance(scoring, Deviance):
+        edges = _edges_of_means(
+            [p for _, p in models.values()],
+            # At its ends, where samples are few, a curve may be far off: show most of it, not all.
+            [np.quantile(fits[n](p), [_TAIL, 1.0 - _TAIL]) for n, (_, p) in models.items()],
+        )
+        return [
+            ReliabilityCurve(
+                staircase=fits[name],
+                name=name,
+                mass=np.histogram(z, bins=edges)[0].astype(np.float64),
+                edges=edges,
+                n_samples=len(z),
+                decomposition=split_of_means(y, z, scoring),
+                band=bands.get(name),
+            )
+            for name, (y, z) in models.items()
+        ]
     edges = _edges(
         [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
         [stairs.values for stairs in fits.values()]
@@ -298,6 +367,21 @@ def _edges(ends: Sequence[Array], values: Sequence[Array]) -> Array:
             left = 1.0 - 1.05 * (1.0 - float(both.min()))
     elif left == right:
         left, right = left - 0.5, right + 0.5
+    return np.linspace(left, right, _BINS + 1)
+
+
+def _edges_of_means(predictions: Sequence[Array], values: Sequence[Array]) -> Array:
+    """Return the edges of the bins of a diagram of means, a square that holds all of these.
+
+    It begins at 0 if that costs less than half of it.
+    """
+    both = np.concatenate([*predictions, *values])
+    left, right = float(both.min()), float(both.max())
+    if left == right:
+        half = 0.5 * abs(left) or 0.5
+        left, right = left - half, right + half
+    elif 0.0 <= left <= 0.5 * right:
+        left = 0.0
     return np.linspace(left, right, _BINS + 1)
 
 

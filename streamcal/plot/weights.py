@@ -73,7 +73,7 @@ class HedgeWeightsDisplay:
     ) -> None:
         self.times = times
         self.weights = weights
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
 
     @classmethod
     def from_history(

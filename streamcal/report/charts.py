@@ -14,6 +14,7 @@ from bokeh.models import (
     BoxZoomTool,
     ColumnDataSource,
     DataRange1d,
+    FixedTicker,
     HoverTool,
     NumeralTickFormatter,
     PanTool,
@@ -28,6 +29,7 @@ from bokeh.resources import Resources
 from streamcal.report.content import Chart, Series
 
 HEIGHT = 340
+_YEAR_1000 = -30_610_224_000_000.0  # in milliseconds since 1970
 
 
 @cache
@@ -105,10 +107,24 @@ def _draw(chart: Chart) -> Any:
         renderer.visible = series.choice in ("", *first)
         if series.color != "muted":
             renderers_by_kind.setdefault(series.kind, []).append(renderer)
+    if chart.x == "time":
+        _mark_early_times(plot, chart)
     for kind, renderers in renderers_by_kind.items():
         if kind in _TOOLTIPS:
             plot.add_tools(_hover(chart, kind, renderers))
     return plot
+
+
+def _mark_early_times(plot: Any, chart: Chart) -> None:
+    """Write dates in full if some are before the year 1000: Bokeh takes the year 1 for 1901."""
+    x = np.unique(np.concatenate([series.columns["x"] for series in chart.series]))
+    if not len(x) or x[0] >= _YEAR_1000:
+        return
+    few = np.unique(x[[0, len(x) // 2, -1]])
+    plot.min_border_right = 40  # half of the last date
+    names = np.datetime_as_string(few.astype(np.int64).astype("datetime64[ms]"), unit="D")
+    plot.xaxis.ticker = FixedTicker(ticks=_as_floats(few))
+    plot.xaxis.major_label_overrides = dict(zip(_as_floats(few), names.tolist(), strict=True))
 
 
 def _hover(chart: Chart, kind: str, renderers: list[Any]) -> HoverTool:

@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.metrics.log_loss import log_losses
 from streamcal.report.content import Cells, Section, Table
-from streamcal.report.table_sections import Scored, expected_calibration_error, miscalibration
+from streamcal.report.table_sections import (
+    Scored,
+    calibration_error_of_means,
+    expected_calibration_error,
+)
 
 MAX_KEYS = 200
 """If there are more keys, the worst are shown."""
@@ -20,6 +23,10 @@ _HEADER = (
     *("MCB (Brier)", "ECE"),
 )
 _REMARK = "MCB and ECE are those of the calibrated values; with few rows, both are large by chance."
+_HEADER_OF_MEANS = (
+    *("Key", "Rows", "Mean label", "Deviance before", "Deviance after", "Saved in all rows"),
+    *("MCB", "ECE"),
+)
 
 Vector = NDArray[np.float64]
 
@@ -55,36 +62,39 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
     order = found[np.argsort(-badness[found], kind="stable")]
     rows_of = _rows_by_key(keys)
     rows: list[Cells] = []
+    means_given = scored.deviance is not None
     for place in order[:max_keys].tolist():
         p, y = scored.calibrated[rows_of(place)], scored.labels[rows_of(place)]
         means = (before[place] / len(y), after[place] / len(y), before[place] - after[place])
-        errors = (miscalibration(p, y), expected_calibration_error(p, y))
+        error = calibration_error_of_means if means_given else expected_calibration_error
+        errors = (scored.mcb(p, rows_of(place)), error(p, y))
         name = shorten(keys.names[place])
         rows.append((name, len(y), float(y.mean()), *map(float, means), *errors))
-    table = Table("key-scores", "Scores by key", _HEADER, tuple(rows), sortable=True)
+    header = _HEADER_OF_MEANS if means_given else _HEADER
+    table = Table("key-scores", "Scores by key", header, tuple(rows), sortable=True)
     text = f"{len(found):,} keys, the worst first"
     text += f"; the {max_keys} worst are shown." if len(found) > max_keys else "."
     if scored.comparable:
         text += (
-            f" Calibration raises the log loss of {len(raised):,} of them. The key with the least"
-            " log loss saved in all its rows comes first."
+            f" Calibration raises the {scored.loss_name} of {len(raised):,} of them. The key with"
+            f" the least {scored.loss_name} saved in all its rows comes first."
         )
     else:
-        text += " The key with the greatest log loss comes first."
+        text += f" The key with the greatest {scored.loss_name} comes first."
     return Section("keys", "Keys", f"{text} {_REMARK}", (), (table,))
 
 
 def _sums(scored: Scored, keys: Keys) -> tuple[Vector, Vector, Vector]:
-    """Return the number of rows of each key, and the sums of its log losses before and after."""
+    """Return the number of rows of each key, and the sums of its losses before and after."""
 
     def total(values: Vector) -> Vector:
         return np.asarray(np.bincount(keys.places, values, len(keys.names)), np.float64)
 
     n = total(np.ones(len(keys.places)))
-    after = total(log_losses(scored.labels, scored.calibrated))
+    after = total(scored.losses(scored.calibrated))
     if not scored.comparable:
         return n, np.full(len(n), math.nan), after
-    return n, total(log_losses(scored.labels, scored.raw)), after
+    return n, total(scored.losses(scored.raw)), after
 
 
 def _rows_by_key(keys: Keys) -> Callable[[int], NDArray[np.int64]]:

@@ -2,17 +2,20 @@
 
 The predicted label is the one with the greatest probability. Whether it is right is an event with a
 probability, as a label 0 or 1 of other tables; so is, for each label, that it is the true one.
+Before calibration another label may be the predicted one.
 """
 
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.isotonic.corp import decompose
+from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.metrics.corp import mean_score_of
 from streamcal.metrics.log_loss import RULE, log_losses
 from streamcal.plot.reliability_curve import ReliabilityCurve
@@ -38,7 +41,13 @@ MAX_LABELS = 200
 
 _MOST_CURVES = 12
 _NAME = "the predicted label"
+_BOTH = (" before", " after")  # calibration: what names end with
 _HEADER = (*("Label", "Rows", "Share of rows", "Mean probability"), *("ECE", "MCB (Brier)", "AUC"))
+_SPLIT, _MCB = ("Brier score", "predicted label"), ("MCB", "predicted label")
+_HEADER_OF_BOTH = (
+    *("Label", "Rows", "Share of rows", "ECE before", "ECE after"),
+    *("MCB (Brier) before", "MCB (Brier) after"),
+)
 
 Vector = NDArray[np.float64]
 
@@ -58,6 +67,8 @@ class Answers(NamedTuple):
         The numbers of the rows, from 1.
     times, zone
         As those of `Scored`.
+    before : ndarray of shape (n_rows, n_labels), or None
+        The probability of each label before calibration.
     """
 
     names: tuple[str, ...]
@@ -66,15 +77,27 @@ class Answers(NamedTuple):
     rows: Vector
     times: Vector | None = None
     zone: str = ""
+    before: NDArray[np.float64] | None = None
+
+    @property
+    def parts(self) -> dict[str, "Answers"]:
+        """What is compared, by the end of a name: itself, or it before and after calibration."""
+        if self.before is None:
+            return {"": self}
+        both = (self.before, self.probabilities)
+        return {
+            when: self._replace(probabilities=p, before=None)
+            for when, p in zip(_BOTH, both, strict=True)
+        }
 
     @property
     def top(self) -> Scored:
         """The probability of the predicted label, and whether it is right."""
         p = self.probabilities.max(axis=1)
         right = self.probabilities.argmax(axis=1) == self.labels
-        unknown = np.full(len(p), math.nan)
+        before = np.full(len(p), math.nan) if self.before is None else self.before.max(axis=1)
         hits = right.astype(np.float64)
-        return Scored(unknown, p, hits, self.rows, self.times, self.zone)
+        return Scored(before, p, hits, self.rows, self.times, self.zone)
 
     def of_label(self, place: int) -> tuple[Vector, Vector]:
         """Return the probability of a label, and whether it is the true one."""
@@ -86,6 +109,12 @@ class Answers(NamedTuple):
         """The log loss of each row: that of the probability of its true label."""
         p = self.probabilities[np.arange(len(self.labels)), self.labels]
         return np.asarray(log_losses(np.ones(len(p)), p))
+
+    @property
+    def brier_scores(self) -> NDArray[np.float64]:
+        """The sum over labels of the Brier score of each row, for each label that may be true."""
+        p = self.probabilities
+        return np.asarray((p**2).sum(axis=1, keepdims=True) - 2.0 * p + 1.0)
 
     @property
     def shown(self) -> list[str]:
@@ -113,12 +142,17 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
     seed : int
         Seed of the resampling for bands and chance levels.
     """
-    top = answers.top
-    curve = _curve(top.labels, top.calibrated, _NAME, seed)
-    parts = decompose(curve.staircase, mean_score_of(top.labels, top.calibrated, "brier"), "brier")
-    shown = reliability_section({_NAME: curve}, {("brier", _NAME): parts})
+    tops = {f"{_NAME}{when}": each.top for when, each in answers.parts.items()}
+    curves = {name: _curve(top.labels, top.calibrated, name, seed) for name, top in tops.items()}
+    parts = {
+        ("brier", name): decompose(
+            curves[name].staircase, mean_score_of(top.labels, top.calibrated, "brier"), "brier"
+        )
+        for name, top in tops.items()
+    }
+    shown = reliability_section(curves, parts)
     return [
-        _scores(answers, tuple(map(float, parts))),
+        _scores(answers, [tuple(map(float, each)) for each in parts.values()]),
         replace(
             shown,
             title="Reliability of the predicted label",
@@ -126,7 +160,13 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
             f" probability. {shown.text}",
         ),
         _each_label(answers, seed),
-        over_time(top, [_NAME], seed, losses={"all labels": answers.log_losses}),
+        over_time(
+            answers.top,
+            list(tops),
+            seed,
+            losses={f"all labels{w}": each.log_losses for w, each in answers.parts.items()},
+            labels=[top.labels for top in tops.values()],
+        ),
     ]
 
 
@@ -146,23 +186,38 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
     >>> print(each[:40])
     3 of 3 labels are miscalibrated, most cl
     """
-    top = answers.top
-    n, right = len(top.labels), float(top.labels.mean())
-    first = (
-        f"The predicted label is right in {_percent(right)} of {n:,} rows; its mean probability is"
-        f" {verdict.rounded(float(top.calibrated.mean()))}."
-        f" Log loss {float(answers.log_losses.mean()):.4f}."
-    )
-    name = f"the probability of {_NAME}"
-    words = verdict.reliability_in_words(name, top.calibrated, top.labels)
-    evidence = verdict.evidence_in_words(name, top.calibrated, top.labels, top.place)
-    return first, f"{words[0].upper()}{words[1:]} {evidence}", _each_in_words(answers)
+    tops = {when: each.top for when, each in answers.parts.items()}
+    n = len(answers.labels)
+    shares = [_percent(float(top.labels.mean())) for top in tops.values()]
+    means = [verdict.rounded(float(top.calibrated.mean())) for top in tops.values()]
+    if answers.before is None:
+        sentences = [
+            f"The predicted label is right in {shares[0]} of {n:,} rows; its mean probability is"
+            f" {means[0]}. Log loss {float(answers.log_losses.mean()):.4f}."
+        ]
+    else:
+        periods = None if answers.times is None else answers.top.periods()
+        before, after = answers.parts.values()
+        change = verdict.losses_in_words(before.log_losses, after.log_losses, periods)
+        arrow = " \N{RIGHTWARDS ARROW} "
+        sentences = [
+            f"{change} {verdict.gain_in_words(_gain(before, after))}",
+            f"The predicted label is right in {arrow.join(shares)} of {n:,} rows; its mean"
+            f" probability is {arrow.join(means)}.",
+        ]
+    for when, top in tops.items():
+        name = f"the probability of {_NAME}{when and when + ' calibration'}"
+        words = verdict.reliability_in_words(name, top.calibrated, top.labels)
+        evidence = verdict.evidence_in_words(name, top.calibrated, top.labels, top.place)
+        sentences.append(f"{words[0].upper()}{words[1:]} {evidence}")
+    return (*sentences, _each_in_words(answers))
 
 
 def metrics_of_labels(answers: Answers) -> list[Metric]:
     """Return the numbers of a table for Prometheus."""
-    losses = answers.log_losses
-    return loss_metrics(len(losses), {"all labels": float(losses.sum())})
+    parts = answers.parts.items()
+    sums = {f"all labels{when}": float(each.log_losses.sum()) for when, each in parts}
+    return loss_metrics(len(answers.labels), sums)
 
 
 def classwise_error(answers: Answers) -> float:
@@ -173,69 +228,131 @@ def classwise_error(answers: Answers) -> float:
     return float(np.mean(errors))
 
 
+def _gain(before: Answers, after: Answers) -> verdict.Gain:
+    """Return by how much the Brier score of all labels is lower after calibration.
+
+    The difference of two scores depends on the true label; its range is known before.
+    """
+    differences = before.brier_scores - after.brier_scores
+    told = differences[np.arange(len(after.labels)), after.labels]
+    bounds = MeanBounds()
+    ranges = (told, differences.min(axis=1), differences.max(axis=1))
+    for x, low, high in zip(*(each.tolist() for each in ranges), strict=True):
+        bounds.add(x, low, high, 1.0)
+    low, high = bounds.interval(verdict.LEVEL)
+    return verdict.Gain(float(told.mean()), max(low, -2.0), min(high, 2.0))
+
+
 def _each_in_words(answers: Answers) -> str:
     """Return which labels are clearly miscalibrated; the level is that of all labels together."""
+    wrong, earlier, n = _wrong(answers), "", len(answers.names)
+    if answers.before is not None:
+        before = next(iter(answers.parts.values()))
+        earlier = f" Before calibration {len(_wrong(before)):,} of {n:,} labels did."
+    if not wrong:
+        return f"No label by itself shows clear miscalibration over all rows together.{earlier}"
+    _, name, place = max(wrong)
+    level = verdict.LEVEL / len(answers.names)
+    words = verdict.reliability_in_words("its probability", *answers.of_label(place), level=level)
+    return (
+        f"{len(wrong):,} of {n:,} labels {'is' if len(wrong) == 1 else 'are'} miscalibrated,"
+        f" {'most clearly ' if len(wrong) > 1 else ''}{name}: {words}"
+        f"{earlier.replace('did', 'were')}"
+    )
+
+
+def _wrong(answers: Answers) -> list[tuple[float, str, int]]:
+    """Return evidence, name and place of the labels that are clearly miscalibrated."""
     level, wrong = verdict.LEVEL / len(answers.names), []
     for place, name in enumerate(answers.shown):
         gaps = verdict.find_gaps(*answers.of_label(place), level=level)
         if gaps:
             wrong.append((max(gap.evidence for gap in gaps), name, place))
-    if not wrong:
-        return "No label by itself shows clear miscalibration over all rows together."
-    _, name, place = max(wrong)
-    words = verdict.reliability_in_words("its probability", *answers.of_label(place), level=level)
-    return (
-        f"{len(wrong):,} of {len(answers.names):,} labels {'is' if len(wrong) == 1 else 'are'}"
-        f" miscalibrated, {'most clearly ' if len(wrong) > 1 else ''}{name}: {words}"
-    )
+    return wrong
 
 
-def _scores(answers: Answers, parts: tuple[float, ...]) -> Section:
-    top, p = answers.top, answers.probabilities
-    hit = np.zeros_like(p)
-    hit[np.arange(len(p)), answers.labels] = 1.0
-    alone = [math.nan] * 3
-    rows: tuple[Cells, ...] = (
-        ("Accuracy", "predicted label", float(top.labels.mean()), *alone),
-        ("Brier score", "predicted label", *parts),
-        ("ECE", "predicted label", expected_calibration_error(top.calibrated, top.labels), *alone),
-        ("ECE", "each label", classwise_error(answers), *alone),
-        ("Brier score", "all labels", float(((p - hit) ** 2).sum(axis=1).mean()), *alone),
-        ("log loss", "all labels", float(answers.log_losses.mean()), *alone),
-    )
-    header = ("Score", "About", "Mean", "= MCB", "− DSC", "+ UNC")
+def _scores(answers: Answers, parts: list[tuple[float, ...]]) -> Section:
+    columns = [
+        _numbers(each, split) for each, split in zip(answers.parts.values(), parts, strict=True)
+    ]
+    n = len(answers.labels)
+    if answers.before is None:
+        (alone,) = columns
+        header: tuple[str, ...] = ("Score", "About", "Mean", "= MCB", "− DSC", "+ UNC")
+        rows: list[Cells] = [
+            (*name, value, *(parts[0][1:] if name == _SPLIT else [math.nan] * 3))
+            for name, value in alone.items()
+            if name != _MCB
+        ]
+        split = (
+            "A mean score is the miscalibration (MCB, the gain by the best recalibration) minus the"
+            " discrimination (DSC) plus the uncertainty of the labels (UNC)."
+        )
+    else:
+        header = ("Score", "About", "Before", "After")
+        rows = [(*name, *(column[name] for column in columns)) for name in columns[0]]
+        split = "MCB, the miscalibration in the Brier score, is the gain by the best recalibration."
     text = (
-        f"{len(p):,} rows with a label, {len(answers.names):,} labels; each row counts once. The"
-        " predicted label is the one with the greatest probability. A mean score is the"
-        " miscalibration (MCB, the gain by the best recalibration) minus the discrimination (DSC)"
-        " plus the uncertainty of the labels (UNC). Less is better, but accuracy, the share of rows"
+        f"{n:,} rows with a label, {len(answers.names):,} labels; each row counts once. The"
+        f" predicted label is the one with the greatest probability. {split}"
+        " Less is better, but accuracy, the share of rows"
         f" in which the predicted label is right. In the log loss, {RULE}. The Brier score of all"
         f" labels is a sum over them. ECE is the expected calibration error over {ECE_BINS} bins of"
         " equal width: of the predicted label, and the mean of that of each label (classwise ECE)."
     )
-    return Section("scores", "Scores", text, (), (Table("score-numbers", "Scores", header, rows),))
+    table = Table("score-numbers", "Scores", header, tuple(rows))
+    return Section("scores", "Scores", text, (), (table,))
+
+
+def _numbers(answers: Answers, parts: tuple[float, ...]) -> dict[tuple[str, str], float]:
+    """Return the mean scores, by name and what they are about; ``parts`` are of `_SPLIT`."""
+    top = answers.top
+    told = answers.brier_scores[np.arange(len(answers.labels)), answers.labels]
+    error = expected_calibration_error(top.calibrated, top.labels)
+    return {
+        ("Accuracy", "predicted label"): float(top.labels.mean()),
+        _SPLIT: parts[0],
+        _MCB: parts[1],
+        ("ECE", "predicted label"): error,
+        ("ECE", "each label"): classwise_error(answers),
+        ("Brier score", "all labels"): float(told.mean()),
+        ("log loss", "all labels"): float(answers.log_losses.mean()),
+    }
 
 
 def _each_label(answers: Answers, seed: int) -> Section:
     n, rows = len(answers.labels), []
     for place, name in enumerate(answers.shown):
         p, y = answers.of_label(place)
-        errors = (expected_calibration_error(p, y), miscalibration(p, y), area_under_curve(p, y))
-        count = int(y.sum())
-        rows.append((name, count, count / n, float(p.mean()), *errors))
-    rows.sort(key=lambda row: -float(row[4]))
+        count, error, mcb = int(y.sum()), expected_calibration_error(p, y), miscalibration(p, y)
+        if answers.before is None:
+            cells = (float(p.mean()), error, mcb, area_under_curve(p, y))
+        else:
+            earlier = np.ascontiguousarray(answers.before[:, place])
+            error_before = expected_calibration_error(earlier, y)
+            cells = (error_before, error, miscalibration(earlier, y), mcb)
+        rows.append((name, count, count / n, *cells))
+    rows.sort(key=lambda row: -row[4])
     common = np.argsort(-answers.counts, kind="stable")[:_MOST_CURVES].tolist()
-    text = (
-        "Each label against all others, the label with the greatest ECE first. Its probability"
-        " should be its share of the rows on average. AUC, the area under the ROC curve, is 1 if"
-        " all rows with the label have a greater probability of it than all others."
-    )
+    if answers.before is None:
+        header, text = (
+            _HEADER,
+            "Each label against all others, the label with the greatest ECE first. Its probability"
+            " should be its share of the rows on average. AUC, the area under the ROC curve, is 1"
+            " if all rows with the label have a greater probability of it than all others.",
+        )
+    else:
+        header, text = (
+            _HEADER_OF_BOTH,
+            "Each label against all others, before and after calibration; the label with the"
+            " greatest ECE after it first.",
+        )
     if len(rows) > MAX_LABELS:
         text += f" Of {len(rows):,} labels, the {MAX_LABELS} worst are shown."
     if len(rows) > _MOST_CURVES:
         text += f" The chart has the {_MOST_CURVES} most frequent labels."
     table = Table(
-        *("label-scores", "Scores by label", _HEADER),
+        *("label-scores", "Scores by label", header),
         rows=tuple(rows[:MAX_LABELS]),
         sortable=len(rows) > 1,
     )
@@ -247,17 +364,20 @@ def _curves_of_labels(answers: Answers, places: list[int], seed: int) -> Chart:
     ends = np.array([0.0, 1.0])
     series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
     names = answers.shown
-    for place in places:
-        p, y = answers.of_label(place)
+    for place, (when, each) in product(places, answers.parts.items()):
+        p, y = each.of_label(place)
         name = names[place]
+        is_before = when == _BOTH[0]
+        color, words = "c0" if is_before else "c1", when.strip()
         curve = _curve(y, p, name, seed)
         if curve.band is not None:
             x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
-            label = f"{100 * LEVEL:g} % band if calibrated"
-            series.append(Series(label, "band", columns, "c1", choice=name))
+            label = f"{words}{words and ': '}{100 * LEVEL:g} % band if calibrated"
+            series.append(Series(label, "band", columns, color, choice=name, hatched=is_before))
         x, y = thin(*curve.points())
-        series.append(Series(name, "line", {"x": x, "y": y}, "c1", choice=name))
+        columns = {"x": x, "y": y}
+        series.append(Series(words or name, "line", columns, color, choice=name))
     return Chart(
         "label-reliability",
         "Reliability of each label",

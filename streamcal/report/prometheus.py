@@ -28,9 +28,19 @@ def counter(name: str, help: str, value: float) -> Metric:
     return Metric(f"{name}_total", "counter", help, (({}, value),))
 
 
-def loss_metrics(n: float, sums: Mapping[str, float]) -> list[Metric]:
-    """Return the number of labels and the sums of log losses by column, if they are known."""
+def loss_metrics(n: float, sums: Mapping[str, float], loss: str | None = None) -> list[Metric]:
+    """Return the number of labels and the sums of log losses by column, if they are known.
+
+    Or of deviances of a ``loss``.
+    """
     known = tuple(({"column": name}, total) for name, total in sums.items() if total == total)
+    if loss is not None:
+        text = "Sum of the deviances of a column over all labels."
+        summed = tuple(({**labels, "loss": loss}, total) for labels, total in known)
+        return [
+            counter("labels", "Labels in the deviance.", n),
+            Metric("deviance_sum_total", "counter", text, summed),
+        ]
     text = "Sum of the log losses of a column over all labels."
     return [
         counter("labels", "Labels in the log loss.", n),

@@ -38,7 +38,7 @@ class Run:
     """
 
     def __init__(self, store: Store) -> None:
-        self.offset = store.offset
+        self.offset: int = store.offset
         self.timeline: Timeline | None = _read(store, TIMELINE, Timeline)
         self.join: LabelJoin | None = _read(store, JOIN, LabelJoin)
 

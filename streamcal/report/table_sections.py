@@ -6,18 +6,20 @@ those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._validation import LARGEST
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
-from streamcal.metrics.corp import mean_score_of
-from streamcal.metrics.log_loss import RULE, log_losses
+from streamcal.losses.deviance import Deviance
+from streamcal.metrics.corp import chance_miscalibration, mean_score_of, split_of_means
+from streamcal.metrics.log_loss import LEAST, RULE, log_losses
 from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
@@ -28,12 +30,12 @@ from streamcal.report.prometheus import Metric, loss_metrics
 LEVEL = 0.9
 ECE_BINS = 10
 _BINS = 50
-_DRAWS = 8  # sets of labels drawn in a window, for the miscalibration by chance
 RESAMPLES = 200
 MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be infinite
 
 Vector = NDArray[np.float64]
 _SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
+_RULE_OF_MEANS = f"predictions below {LEAST:g} count as {LEAST:g}"
 _SCORE_HEADER = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
 
 
@@ -43,6 +45,8 @@ class Scored(NamedTuple):
     ``raw`` has the scores, ``calibrated`` probabilities, ``labels`` 0 or 1, ``rows`` the numbers of
     the rows, from 1. If the rows have times, they are in the order of these: ``times`` in seconds
     since 1970, and ``zone``, which is "UTC", or "" if it is not known.
+
+    With a ``deviance``, labels are counts or amounts, and ``calibrated`` are means of these.
     """
 
     raw: Vector
@@ -51,11 +55,40 @@ class Scored(NamedTuple):
     rows: Vector
     times: Vector | None = None
     zone: str = ""
+    deviance: Deviance | None = None
 
     @property
     def comparable(self) -> bool:
-        """Whether all scores are probabilities."""
+        """Whether all scores are probabilities; means, if calibrated values are these."""
+        if self.deviance is not None:
+            inside = self.deviance.loss.z_range.contains(self.raw)
+            return bool((inside & (np.abs(self.raw) <= LARGEST)).all())
         return bool(((self.raw >= 0.0) & (self.raw <= 1.0)).all())
+
+    @property
+    def loss_name(self) -> str:
+        """The name of `losses`."""
+        return "log loss" if self.deviance is None else self.deviance.title
+
+    @property
+    def rule(self) -> str:
+        """What `losses` clip, in words; "" if nothing."""
+        if self.deviance is None:
+            return RULE
+        return _RULE_OF_MEANS if self.deviance.may_be_zero else ""
+
+    def losses(self, p: Vector) -> Vector:
+        """Return the log loss of each row, or its deviance, from predictions of all rows."""
+        if self.deviance is None:
+            return log_losses(self.labels, p)
+        return self.deviance(_clipped(p, self.deviance), self.labels)
+
+    def mcb(self, p: Vector, rows: slice | NDArray[np.int64] = slice(None)) -> float:
+        """Return MCB of the Brier score, or of the deviance, of predictions of some rows."""
+        y = self.labels[rows]
+        if self.deviance is None:
+            return miscalibration(p, y)
+        return split_of_means(y, _clipped(p, self.deviance), self.deviance).mcb
 
     @property
     def columns(self) -> tuple[Vector, Vector, Vector, Vector]:
@@ -71,6 +104,11 @@ class Scored(NamedTuple):
     def periods(self) -> Periods:
         """Return the periods of the charts over time."""
         return by_rows(self.rows) if self.times is None else by_calendar(self.times)
+
+
+def _clipped(p: Vector, deviance: Deviance) -> Vector:
+    """Return means as a report scores them: otherwise a single wrong 0 would make all infinite."""
+    return np.maximum(p, LEAST) if deviance.may_be_zero else p
 
 
 def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
@@ -98,17 +136,29 @@ def of_table(scored: Scored, score: str, column: str, seed: int = 0) -> list[Sec
 def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Section]:
     """Return the sections for which the order of rows does not matter; see `of_table`."""
     before = {score: scored.raw} if scored.comparable else {}
+    columns, given = {**before, column: scored.calibrated}, scored.deviance
+    labels = scored.labels == 1.0 if given is None else scored.labels
+    options: Any = {"level": LEVEL, "n_resamples": RESAMPLES, "seed": seed}
+    if given is not None:
+        options["loss"] = given.loss
     curves = {
-        name: ReliabilityCurve.from_predictions(
-            scored.labels == 1.0, p, name=name, level=LEVEL, n_resamples=RESAMPLES, seed=seed
-        )
-        for name, p in {**before, column: scored.calibrated}.items()
+        name: ReliabilityCurve.from_predictions(labels, p, name=name, **options)
+        for name, p in columns.items()
     }
+    left_out = None if scored.comparable else score
+    if given is not None:
+        splits = {
+            name: split_of_means(scored.labels, _clipped(p, given), given)
+            for name, p in columns.items()
+        }
+        return [
+            _means_section(scored, columns, splits, left_out),
+            reliability_section(
+                curves, {("brier", name): each for name, each in splits.items()}, means=True
+            ),
+        ]
     scores = _scores(scored, curves)
-    return [
-        _score_section(scored, scores, None if scored.comparable else score),
-        reliability_section(curves, scores),
-    ]
+    return [_score_section(scored, scores, left_out), reliability_section(curves, scores)]
 
 
 def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Section:
@@ -143,7 +193,7 @@ def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Secti
         raw, calibrated, labels, rows = (each[part] for each in scored.columns)
         if not scored.comparable:  # though those of this part may be in [0, 1] by chance
             raw = np.full(len(labels), math.nan)
-        chosen = Scored(raw, calibrated, labels, rows)
+        chosen = Scored(raw, calibrated, labels, rows, deviance=scored.deviance)
         scores, reliability = of_sample(chosen, score, column)
         title, chart = f"Reliability {side} {when}", reliability.charts[0]
         charts.append(replace(chart, id=f"reliability-{side}", title=title))
@@ -163,12 +213,12 @@ def verdict_of_two_parts(scored: Scored, since: float) -> tuple[str, ...]:
         return ()
     at = int(np.searchsorted(scored.times, since))
     means = [
-        [float(log_losses(scored.labels, p)[part].mean()) for p in (scored.raw, scored.calibrated)]
+        [float(scored.losses(p)[part].mean()) for p in (scored.raw, scored.calibrated)]
         for part in (slice(at), slice(at, None))
     ]
     before, after = (verdict.change(*each) for each in means)
     when = time_in_words(since, scored.zone)
-    return (f"Log loss before {when} {before}, since then {after}.",)
+    return (f"{capitalized(scored.loss_name)} before {when} {before}, since then {after}.",)
 
 
 def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]:
@@ -188,12 +238,19 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
     columns = [(column, scored.calibrated)]
     if scored.comparable:
         columns.insert(0, (score, scored.raw))
-        gain = verdict.compare(scored.raw, scored.calibrated, y)
-        before, after = (log_losses(y, p) for _, p in columns)
+        before, after = (scored.losses(p) for _, p in columns)
         periods = None if scored.times is None else scored.periods()
-        change = verdict.losses_in_words(before, after, periods)
-        sentences.append(f"{change} {verdict.gain_in_words(gain)}")
+        name = capitalized(scored.loss_name)
+        change = verdict.losses_in_words(before, after, periods, name)
+        if scored.deviance is None:
+            gain = verdict.compare(scored.raw, scored.calibrated, y)
+            change += f" {verdict.gain_in_words(gain)}"
+        sentences.append(change)
     for name, p in columns:
+        if scored.deviance is not None:
+            words = verdict.reliability_in_words(name, p, y, deviance=scored.deviance)
+            sentences.append(words)
+            continue
         evidence = verdict.evidence_in_words(name, p, y, scored.place)
         sentences.append(f"{verdict.reliability_in_words(name, p, y)} {evidence}")
     return tuple(sentences)
@@ -201,10 +258,11 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
 
 def metrics_of_table(scored: Scored, score: str, column: str) -> list[Metric]:
     """Return the numbers of a table for Prometheus; the arguments are those of `of_table`."""
-    sums = {column: float(log_losses(scored.labels, scored.calibrated).sum())}
+    sums = {column: float(scored.losses(scored.calibrated).sum())}
     if scored.comparable:
-        sums = {score: float(log_losses(scored.labels, scored.raw).sum()), **sums}
-    return loss_metrics(len(scored.labels), sums)
+        sums = {score: float(scored.losses(scored.raw).sum()), **sums}
+    loss = None if scored.deviance is None else scored.deviance.name
+    return loss_metrics(len(scored.labels), sums, loss)
 
 
 def _scores(
@@ -253,10 +311,57 @@ def _score_section(
     return Section("scores", "Scores", text, (), (table,))
 
 
-def reliability_section(
-    curves: Mapping[str, ReliabilityCurve], scores: Mapping[tuple[str, str], Decomposition]
+def _means_section(
+    scored: Scored,
+    columns: Mapping[str, Vector],
+    splits: Mapping[str, Decomposition],
+    left_out: str | None,
 ) -> Section:
-    """Return the section with the curves by column; ``scores`` are decompositions of "brier"."""
+    """Return the section with the parts of the deviance by column."""
+    assert scored.deviance is not None
+    title, nothing = capitalized(scored.loss_name), [math.nan] * 3
+    rows: list[Cells] = [(title, name, *map(float, parts)) for name, parts in splits.items()]
+    for name, parts in splits.items():
+        share = 1.0 - parts.mean_score / parts.unc if parts.unc else math.nan
+        rows.append(("D²", name, share, *nothing))
+    rows += [
+        ("ECE", name, calibration_error_of_means(p, scored.labels), *nothing)
+        for name, p in columns.items()
+    ]
+    rows += [("Mean", name, float(p.mean()), *nothing) for name, p in columns.items()]
+    text = (
+        f"{len(scored.labels):,} rows with a label, in the mean"
+        f" {shown(float(scored.labels.mean()))}; each counts once. The mean deviance is the"
+        " miscalibration (MCB, the gain by the best recalibration) minus the discrimination (DSC)"
+        " plus the uncertainty of the labels (UNC)."
+        " Less is better. D² is the share of UNC that the predictions explain: 1 is best, and 0 is"
+        " that of always predicting the mean label. ECE is the mean gap of predicted and observed"
+        f" means over {ECE_BINS} bins of equally many rows, and Mean the mean prediction."
+    )
+    if scored.rule:
+        text += f" In the deviance, {scored.rule}."
+    if left_out is not None:
+        values = scored.deviance.loss.z_range
+        text += f" {left_out} has values outside {values}, so it is not compared."
+    table = Table("score-numbers", "Scores", _SCORE_HEADER, tuple(rows))
+    return Section("scores", "Scores", text, (), (table,))
+
+
+def reliability_section(
+    curves: Mapping[str, ReliabilityCurve],
+    scores: Mapping[tuple[str, str], Decomposition],
+    *,
+    means: bool = False,
+) -> Section:
+    """Return the section with the curves by column; ``scores`` are decompositions of "brier".
+
+    With ``means``, of a deviance, and predictions are means.
+    """
+    predicted, observed = (
+        ("predicted mean", "observed mean")
+        if means
+        else ("predicted probability", "observed frequency")
+    )
     left = min(float(curve.edges[0]) for curve in curves.values())
     right = max(float(curve.edges[-1]) for curve in curves.values())
     margin = 0.02 * (right - left)
@@ -271,8 +376,8 @@ def reliability_section(
         Chart(
             "reliability",
             "Reliability",
-            "predicted probability",
-            "observed frequency",
+            predicted,
+            observed,
             tuple(_reliability_series(curves, np.array([left, right]))),
             f"Isotonic regression of the labels on the predictions. Miscalibration: {summary}.",
             square,
@@ -282,7 +387,7 @@ def reliability_section(
         Chart(
             "histogram",
             "Distribution of predictions",
-            "predicted probability",
+            predicted,
             "share of rows",
             tuple(masses),
             f"Histograms of {listed(list(curves))} over {_BINS} bins.",
@@ -293,7 +398,9 @@ def reliability_section(
         "Observed against predicted, without bins (CORP). The diagonal is perfect calibration;"
         " deviations inside the band can be by chance."
     )
-    table = _reliability_table(curves)
+    if means:
+        text += " The ends of a curve, where rows are few, may lie outside the picture."
+    table = _reliability_table(curves, np.linspace(left, right, 11) if means else None)
     return Section("reliability-before-after", "Reliability", text, charts, (table,))
 
 
@@ -313,11 +420,18 @@ def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) ->
     return series
 
 
-def _reliability_table(curves: Mapping[str, ReliabilityCurve]) -> Table:
+def _reliability_table(
+    curves: Mapping[str, ReliabilityCurve], means: Vector | None = None
+) -> Table:
+    """Return the curves at probabilities 0, 0.1, …, or at given means."""
     header = ("Predicted", *(f"observed at {name}" for name in curves))
+    places = np.linspace(0.0, 1.0, 11) if means is None else means
     rows: tuple[Cells, ...] = tuple(
-        (f"{at:.1f}", *(float(curve.staircase(at, outside="nan")) for curve in curves.values()))
-        for at in np.linspace(0.0, 1.0, 11).tolist()
+        (
+            f"{at:.1f}" if means is None else f"{at:.4g}",
+            *(float(curve.staircase(at, outside="nan")) for curve in curves.values()),
+        )
+        for at in places.tolist()
     )
     return Table("reliability-numbers", "The curves in numbers", header, rows)
 
@@ -346,84 +460,106 @@ class _Windows(NamedTuple):
 
     mcb: Vector
     losses: Vector
-    chance: Vector
-    evidence: Vector
+    chance: Vector | None  # these two only for probabilities
+    evidence: Vector | None
 
 
 def over_time(
-    scored: Scored, names: list[str], seed: int, losses: Mapping[str, Vector] | None = None
+    scored: Scored,
+    names: list[str],
+    seed: int,
+    losses: Mapping[str, Vector] | None = None,
+    labels: Sequence[Vector] | None = None,
 ) -> Section:
     """Return the section with windows of rows.
 
-    ``losses`` are of each row, by name; None: the log losses of the columns.
+    ``losses`` are of each row, by name; None: the log losses of the columns. ``labels`` are those
+    of each column; None: the same for all.
     """
     periods = scored.periods()
-    windows, axis = _windows(scored, periods, len(names), seed, losses), periods.axis
+    events = [scored.labels] * len(names) if labels is None else labels
+    windows, axis = _windows(scored, periods, events, seed, losses), periods.axis
     n_windows = len(periods.x)
     in_windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     last = listed(
         [f"{name} {shown(float(m))}" for name, m in zip(names, windows.mcb[-1], strict=True)]
     )
     mcb_lines = _window_lines(periods.x, names, windows.mcb)
-    chance = {"x": periods.x, "y": windows.chance}
-    alarm = np.full(n_windows, -math.log10(verdict.LEVEL))
-    limit = Series("alarm", "line", {"x": periods.x, "y": alarm}, "muted", "dotted")
-    mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
-    charts = (
+    loss, score = scored.loss_name, "Brier" if scored.deviance is None else scored.loss_name
+    if windows.chance is not None:
+        chance = {"x": periods.x, "y": windows.chance}
+        mcb_lines.append(Series("by chance, if calibrated", "line", chance, "muted", "dotted"))
+    clipped = f"; {scored.rule}" if scored.rule else ""
+    charts = [
         Chart(
             "mcb-over-time",
             "Miscalibration over time",
             axis,
-            "MCB (Brier)",
+            f"MCB ({score})",
             tuple(mcb_lines),
             f"Miscalibration in {in_windows}; in the last one {last}.",
         ),
         Chart(
             "loss-over-time",
-            "Log loss over time",
+            f"{capitalized(loss)} over time",
             axis,
-            "log loss",
+            loss,
             tuple(_window_lines(periods.x, list(losses or names), windows.losses)),
-            f"Mean log loss in {in_windows}; {RULE}.",
+            f"Mean {loss} in {in_windows}{clipped}.",
         ),
-        Chart(
-            "evidence-over-time",
-            "Evidence against calibration",
-            axis,
-            "log₁₀ of the e-value",
-            (*_window_lines(periods.x, names, windows.evidence), limit),
-            f"The e-value after {in_windows}. Above the dotted line it is an alarm.",
-        ),
-    )
-    text = (
-        f"In {periods.words}. Even calibrated predictions have some miscalibration in a window by"
-        " chance, shown by the dotted line. An e-value is the evidence of all rows so far that a"
-        " column is not calibrated."
-    )
-    table = _window_table(windows, names, list(losses or names), periods)
-    return Section("over-time", "Over time", text, charts, (table,))
+    ]
+    if windows.evidence is None:
+        text = (
+            f"In {periods.words}. Even calibrated predictions have some miscalibration in a window"
+            " by chance. How much, and an e-value, would need the distribution of the labels."
+        )
+    else:
+        alarm = np.full(n_windows, -math.log10(verdict.LEVEL))
+        limit = Series("alarm", "line", {"x": periods.x, "y": alarm}, "muted", "dotted")
+        charts.append(
+            Chart(
+                "evidence-over-time",
+                "Evidence against calibration",
+                axis,
+                "log₁₀ of the e-value",
+                (*_window_lines(periods.x, names, windows.evidence), limit),
+                f"The e-value after {in_windows}. Above the dotted line it is an alarm.",
+            )
+        )
+        text = (
+            f"In {periods.words}. Even calibrated predictions have some miscalibration in a window"
+            " by chance, shown by the dotted line. An e-value is the evidence of all rows so far"
+            " that a column is not calibrated."
+        )
+    table = _window_table(windows, names, list(losses or names), periods, loss)
+    return Section("over-time", "Over time", text, tuple(charts), (table,))
 
 
 def _windows(
-    scored: Scored, periods: Periods, n_columns: int, seed: int, given: Mapping[str, Vector] | None
+    scored: Scored,
+    periods: Periods,
+    labels: Sequence[Vector],
+    seed: int,
+    given: Mapping[str, Vector] | None,
 ) -> _Windows:
-    """Return the numbers of windows, which are periods of rows."""
-    columns = [scored.raw, scored.calibrated][-n_columns:]
+    """Return the numbers of windows, which are periods of rows; ``labels`` are of each column."""
+    columns = [scored.raw, scored.calibrated][-len(labels) :]
+    pairs = [(p, scored._replace(labels=y)) for p, y in zip(columns, labels, strict=True)]
+    each_loss = list(given.values()) if given else [own.losses(p) for p, own in pairs]
+    parts = [slice(*ends) for ends in pairwise(periods.bounds)]
+    mcb = np.array([[own.mcb(p[part], part) for p, own in pairs] for part in parts])
+    losses = np.array([[float(each[part].mean()) for each in each_loss] for part in parts])
+    if scored.deviance is not None:
+        return _Windows(mcb, losses, None, None)
     rng = np.random.default_rng(seed)
-    mcb, losses, chance, evidence = [], [], [], []
+    chance, evidence = [], []
     bets = [new_bets(spends=True) for _ in columns]
-    for start, stop in pairwise(periods.bounds):
-        y = scored.labels[start:stop]
-        mcb.append([miscalibration(p[start:stop], y) for p in columns])
-        if given is None:
-            losses.append([_mean_score(y, p[start:stop], "log") for p in columns])
-        else:
-            losses.append([float(each[start:stop].mean()) for each in given.values()])
-        chance.append(_chance_miscalibration(scored.calibrated[start:stop], rng))
-        for p, each in zip(columns, bets, strict=True):
-            each.update_many(p[start:stop], y, np.ones(len(y)))
+    for part in parts:
+        chance.append(chance_miscalibration(scored.calibrated[part], "brier", rng))
+        for (p, own), each in zip(pairs, bets, strict=True):
+            each.update_many(p[part], own.labels[part], np.ones(len(p[part])))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
-    return _Windows(*map(np.array, (mcb, losses, chance, evidence)))
+    return _Windows(mcb, losses, np.array(chance), np.array(evidence))
 
 
 def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
@@ -436,23 +572,26 @@ def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
 
 
 def _window_table(
-    windows: _Windows, names: list[str], losses: list[str], periods: Periods
+    windows: _Windows, names: list[str], losses: list[str], periods: Periods, loss: str
 ) -> Table:
-    header = (
-        "up to row" if periods.axis == "row" else periods.words.removesuffix("s"),
-        *(f"MCB of {name}" for name in names),
-        "by chance",
-        *(f"log loss of {name}" for name in losses),
-        *(f"log₁₀ of the e-value of {name}" for name in names),
-    )
-    parts = [windows.mcb, windows.chance, windows.losses, windows.evidence]
+    header = ["up to row" if periods.axis == "row" else periods.words.removesuffix("s")]
+    header += [f"MCB of {name}" for name in names]
+    parts = [windows.mcb]
+    if windows.chance is not None:
+        header.append("by chance")
+        parts.append(windows.chance)
+    header += [f"{loss} of {name}" for name in losses]
+    parts.append(windows.losses)
+    if windows.evidence is not None:
+        header += [f"log₁₀ of the e-value of {name}" for name in names]
+        parts.append(windows.evidence)
     columns = np.column_stack(parts).tolist()
     firsts = list(periods.names)
     if periods.axis == "time":  # other windows have nearly equally many rows
         counts = np.diff(periods.bounds).tolist()
         firsts = [f"{name} ({n:,} rows)" for name, n in zip(periods.names, counts, strict=True)]
     rows = tuple((name, *cells) for name, cells in zip(firsts, columns, strict=True))
-    return Table("over-time-numbers", "The windows in numbers", header, rows)
+    return Table("over-time-numbers", "The windows in numbers", tuple(header), rows)
 
 
 def miscalibration(p: Vector, y: Vector) -> float:
@@ -478,6 +617,31 @@ def expected_calibration_error(p: Vector, y: Vector) -> float:
     return float(np.abs(np.bincount(bins, y - p)).sum() / len(p))
 
 
+def calibration_error_of_means(p: Vector, y: Vector) -> float:
+    """Return `streamcal.metrics.ECE` over `ECE_BINS` bins of equal mass; ``(n_samples,)`` arrays.
+
+    Examples
+    --------
+    >>> calibration_error_of_means(np.array([1.0, 1.0, 5.0]), np.array([0.0, 2.0, 2.0]))
+    1.0
+    """
+    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    middles = (np.cumsum(counts) - 0.5 * counts) / len(p)
+    bins = (ECE_BINS * middles).astype(np.int64)[place]
+    return float(np.abs(np.bincount(bins, y - p)).sum() / len(p))
+
+
+def capitalized(name: str) -> str:
+    """Return a name as the beginning of a sentence.
+
+    Examples
+    --------
+    >>> capitalized("log loss"), capitalized("Poisson deviance")
+    ('Log loss', 'Poisson deviance')
+    """
+    return name[:1].upper() + name[1:]
+
+
 def area_under_curve(p: Vector, y: Vector) -> float:
     """Return the area under the ROC curve; NaN if all labels are equal.
 
@@ -491,10 +655,3 @@ def area_under_curve(p: Vector, y: Vector) -> float:
     n_ones = float(y.sum())
     pairs = n_ones * (len(y) - n_ones)
     return float((ranks @ y - 0.5 * n_ones * (n_ones + 1.0)) / pairs) if pairs else math.nan
-
-
-def _chance_miscalibration(p: Vector, rng: np.random.Generator) -> float:
-    """Return the mean MCB if labels are drawn from the predictions."""
-    p = np.sort(p)  # once for all draws
-    draws = [(rng.random(len(p)) < p).astype(np.float64) for _ in range(_DRAWS)]
-    return float(np.mean([miscalibration(p, y) for y in draws]))

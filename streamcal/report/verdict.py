@@ -5,6 +5,11 @@ What is wrong or better is confirmed by a test, so that chance does not mislead 
 * Predictions fall into bins of about equally many samples. If a bin is calibrated, the probability
   of a frequency as far from the mean prediction as the observed one is at most
   2 exp(−n KL(observed ‖ predicted)), for any n [1]_. The level is divided by the number of bins.
+* Means of counts and amounts have no such bound. With S the sum of labels minus predictions in a
+  bin, and V an estimate of its variance, the limit of S² / 2V is that of n KL [2]_. V is the
+  greatest of three: Σ(y − p)² of the bin; Σp^q of the bin, where q is the power of the loss, times
+  the dispersion of all rows; and, for labels that may be 0, Σp times the mean of the positive
+  labels, without which few rare events would look certain. It holds for many rows, nearly.
 * Brier scores before and after are compared by the interval of
   `streamcal.monitoring.ForecastComparison`, which holds however often somebody looks.
 * The e-value is that of `streamcal.monitoring.CalibrationTest`: the chance that it ever exceeds
@@ -16,6 +21,7 @@ References
 ----------
 .. [1] Hoeffding, W. (1963). Probability inequalities for sums of bounded random variables. JASA
    58, theorem 1.
+.. [2] Efron, B. (1969). Student's t-test under symmetry conditions. JASA 64, section 3.
 """
 
 import math
@@ -26,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.kernels.mean_bounds import MeanBounds
+from streamcal.losses.deviance import Deviance
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
 from streamcal.report.content import listed
 from streamcal.report.periods import Periods, equal_parts
@@ -34,6 +41,10 @@ LEVEL = 0.01
 """The probability of a false statement of each kind, if all is calibrated or equally good."""
 
 _BINS = 10
+_KINDS_OF_MEANS = {
+    "over-confident": "too far from the mean of the labels",
+    "under-confident": "too near the mean of the labels",
+}
 _FEW = 0.01  # the share of rows that are few
 _MOST_PERIODS = 10  # in which log losses are compared
 
@@ -52,12 +63,22 @@ class Gap(NamedTuple):
     predicted: float
     observed: float
     evidence: float
+    is_mean: bool = False
+
+    def show(self, number: float) -> str:
+        """Return a prediction, or an observed value, in words."""
+        return f"{number:.3g}" if self.is_mean else rounded(number)
 
     @property
     def where(self) -> str:
         """The range in words."""
         if self.low is None and self.high is None:
             return "everywhere"
+        if self.is_mean:
+            if self.low is None or self.high is None:
+                side, end = ("below", self.high) if self.low is None else ("above", self.low)
+                return f"{side} {self.show(end or 0.0)}"
+            return f"from {self.show(self.low)} to {self.show(self.high)}"
         if self.low is None:
             return f"below {rounded(self.high)}" if self.high else "at 0"
         if self.high is None:
@@ -69,7 +90,9 @@ class Gap(NamedTuple):
         return (self.low is None or self.low < rate) and (self.high is None or self.high > rate)
 
 
-def find_gaps(p: Vector, y: Vector, level: float = LEVEL) -> list[Gap]:
+def find_gaps(
+    p: Vector, y: Vector, level: float = LEVEL, deviance: Deviance | None = None
+) -> list[Gap]:
     """Return the ranges of predictions that are clearly too high or too low, in order.
 
     Parameters
@@ -78,6 +101,8 @@ def find_gaps(p: Vector, y: Vector, level: float = LEVEL) -> list[Gap]:
         Probabilities, and labels 0 and 1.
     level : float
         The probability of any such range if all are calibrated.
+    deviance : Deviance, optional
+        Predictions are means then, and labels numbers.
 
     Examples
     --------
@@ -93,7 +118,10 @@ def find_gaps(p: Vector, y: Vector, level: float = LEVEL) -> list[Gap]:
     n = np.diff(starts, append=len(p)).astype(np.float64)
     sums = np.add.reduceat(np.column_stack([p, y])[order], starts)
     lows, highs = np.minimum.reduceat(p[order], starts), np.maximum.reduceat(p[order], starts)
-    evidence = _divergences(sums, n)
+    if deviance is None:
+        evidence = _divergences(sums, n)
+    else:
+        evidence = _evidence_of_means(p, y, deviance, order, starts)
     signs = np.sign(sums[:, 0] - sums[:, 1]) * (evidence > math.log(2.0 * len(n) / level))
     gaps = []
     for run in np.split(np.arange(len(n)), np.flatnonzero(np.diff(signs)) + 1):
@@ -102,9 +130,30 @@ def find_gaps(p: Vector, y: Vector, level: float = LEVEL) -> list[Gap]:
             low = None if run[0] == 0 else float(lows[run[0]])
             high = None if run[-1] == len(n) - 1 else float(highs[run[-1]])
             gaps.append(
-                Gap(low, high, predicted / total, observed / total, float(evidence[run].sum()))
+                Gap(
+                    *(low, high, predicted / total, observed / total),
+                    float(evidence[run].sum()),
+                    deviance is not None,
+                )
             )
     return gaps
+
+
+def _evidence_of_means(
+    p: Vector, y: Vector, deviance: Deviance, order: NDArray[np.int64], starts: NDArray[np.int64]
+) -> Vector:
+    """Return S² / 2V of bins, which begin at ``starts`` of the rows in ``order``; see above."""
+    scale, squares = p**deviance.power, (y - p) ** 2
+    columns = np.column_stack([y - p, squares, scale, p])[order]
+    errors, own, scales, predicted = np.add.reduceat(columns, starts).T
+    total = float(scale.sum())
+    variance = np.maximum(own, float(squares.sum()) / total * scales if total else 0.0)
+    if deviance.may_be_zero:
+        positive = y[y > 0.0]
+        size = float(positive.mean()) if len(positive) else 1.0
+        variance = np.maximum(variance, size * predicted)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.nan_to_num(0.5 * errors**2 / variance, nan=0.0))
 
 
 def _divergences(sums: NDArray[np.float64], n: Vector) -> Vector:
@@ -116,7 +165,9 @@ def _divergences(sums: NDArray[np.float64], n: Vector) -> Vector:
     return np.asarray(n * divergence)
 
 
-def reliability_in_words(name: str, p: Vector, y: Vector, level: float = LEVEL) -> str:
+def reliability_in_words(
+    name: str, p: Vector, y: Vector, level: float = LEVEL, deviance: Deviance | None = None
+) -> str:
     """Return a sentence about the miscalibration of a column; the shapes are as for `find_gaps`.
 
     Examples
@@ -126,14 +177,20 @@ def reliability_in_words(name: str, p: Vector, y: Vector, level: float = LEVEL) 
     'p is over-confident above 0.80 (0.80 predicted, 0.20 observed).'
     >>> reliability_in_words("p", p[:20], np.zeros(20))
     'p shows no clear miscalibration over all rows together.'
+    >>> from streamcal.losses.deviance import get_deviance
+    >>> poisson, y = get_deviance("poisson"), np.tile([0.0, 0.0, 1.0, 1.0], 500)
+    >>> reliability_in_words("p", 5.0 * p, y, deviance=poisson)
+    'p is too high everywhere (2.5 predicted, 0.5 observed).'
     """
-    gaps = find_gaps(p, y, level)
+    gaps = find_gaps(p, y, level, deviance)
     if not gaps:
         return f"{name} shows no clear miscalibration over all rows together."
     kind = _kind_of(gaps, float(y.mean()))
+    if deviance is not None:
+        kind = _KINDS_OF_MEANS.get(kind, kind)
     worst = sorted(sorted(gaps, key=lambda gap: -gap.evidence)[:2], key=gaps.index)
     places = [
-        f"{gap.where} ({rounded(gap.predicted)} predicted, {rounded(gap.observed)} observed)"
+        f"{gap.where} ({gap.show(gap.predicted)} predicted, {gap.show(gap.observed)} observed)"
         for gap in worst
     ]
     return f"{name} is {kind} {listed(places)}."
@@ -228,11 +285,13 @@ def gain_in_words(gain: Gain) -> str:
     )
 
 
-def losses_in_words(before: Vector, after: Vector, periods: Periods | None = None) -> str:
+def losses_in_words(
+    before: Vector, after: Vector, periods: Periods | None = None, loss: str = "Log loss"
+) -> str:
     """Return a sentence about log losses, and how much of their difference a few rows make.
 
-    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order. Without ``periods``
-    they are counted in at most ten of at least 200 samples.
+    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order, or the ``loss``.
+    Without ``periods`` they are counted in at most ten of at least 200 samples.
 
     Examples
     --------
@@ -259,7 +318,7 @@ def losses_in_words(before: Vector, after: Vector, periods: Periods | None = Non
         rows = "1 of" if n_rows == 1 else f"{n_rows:,} of"
         verb = "makes" if n_rows == 1 else "make"
         words += f"; {rows} {len(difference):,} rows {verb} more than half of the difference"
-    return f"Log loss {change(before.mean(), after.mean())}{words}."
+    return f"{loss} {change(before.mean(), after.mean())}{words}."
 
 
 def periods_in_words(before: Vector, after: Vector, name: str = "periods") -> str:
@@ -280,7 +339,11 @@ def periods_in_words(before: Vector, after: Vector, name: str = "periods") -> st
 
 def change(before: float, after: float) -> str:
     """Return two numbers with an arrow between them."""
-    return f"{before:.4f} \N{RIGHTWARDS ARROW} {after:.4f}"
+    return f"{_digits(before)} \N{RIGHTWARDS ARROW} {_digits(after)}"
+
+
+def _digits(loss: float) -> str:
+    return f"{loss:.4f}" if abs(loss) < 1e4 else f"{loss:.4g}"
 
 
 def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], str]) -> str:

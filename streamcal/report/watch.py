@@ -82,20 +82,30 @@ class Source:
         self._mutex = Mutex()
         self._report: Report | None = None
         self._report_stamp: Hashable = None
+        self._error: OSError | ValueError | None = None  # of the last attempt
         self._next_build = 0.0
 
     def report(self) -> Report:
-        """Return the report; compute it again if data have changed and the pause is over."""
+        """Return the report; compute it again if data have changed and the pause is over.
+
+        Data that can't be reported are an error; the next attempt is after a pause, too.
+        """
         with self._mutex:
             start = self._clock()
             if self._report is None or start >= self._next_build:
                 stamp = self._stamp()
                 if self._report is None:
                     self._report, self._report_stamp = self._build(), stamp
-                elif stamp != self._report_stamp:
-                    self._report, self._report_stamp = self._build(), stamp
+                elif stamp != self._report_stamp or self._error is not None:
+                    self._error = None
+                    try:
+                        self._report, self._report_stamp = self._build(), stamp
+                    except (OSError, ValueError) as error:
+                        self._error = error
                     end = self._clock()
                     self._next_build = end + _PAUSE_FACTOR * (end - start)
+            if self._error is not None:
+                raise self._error.with_traceback(None)
             return self._report
 
 
@@ -128,7 +138,7 @@ class Server(ThreadingHTTPServer):
     ) -> None:
         check_access(host, token)
         self.source, self.host, self.token = source, host, token
-        self.secret = secrets.token_urlsafe()  # what a browser has in place of the token
+        self.secret: str = secrets.token_urlsafe()  # what a browser has in place of the token
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)

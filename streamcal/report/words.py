@@ -1,7 +1,11 @@
 """The words of a report, explained at its end and in ``docs/glossary.md``."""
 
 WORDS = (
-    ("Calibrated", "of the samples with a probability of 0.7, seven in ten have the label 1."),
+    (
+        "Calibrated",
+        "of the samples with a probability of 0.7, seven in ten have the label 1. Predicted means:"
+        " the samples with a prediction of 3 have a mean label of 3.",
+    ),
     (
         "Log loss",
         "minus the logarithm of the probability that the label had, on average, in nats (units of"
@@ -23,6 +27,17 @@ WORDS = (
         "CORP",
         "reliability by isotonic regression, without bins: consistent, optimally binned,"
         " reproducible, by the pool-adjacent-violators algorithm.",
+    ),
+    (
+        "Deviance",
+        "how wrong predicted means of counts or amounts are: the squared error, or twice what the"
+        " log likelihood of a Poisson, gamma or Tweedie distribution loses against predicting each"
+        " label. Less is better.",
+    ),
+    (
+        "D²",
+        "the share of the deviance that predictions explain: 1 is best, and 0 is that of always"
+        " predicting the mean label. For the squared error it is R².",
     ),
     ("ECE", "expected calibration error: the mean gap of prediction and labels over bins."),
     ("AUC", "area under the ROC curve: how often a label 1 has the higher prediction. 1 is best."),

@@ -257,6 +257,11 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_calibrator_of_labels(calibrator)
         if getattr(calibrator, "fields", ()):
             raise TypeError(f"`calibrator` must be a map of scores alone, got {shown(calibrator)}")
+        if calibrator.needs_time:
+            raise TypeError(
+                "`calibrator` must forget by samples, since those of scikit-learn have no time, got"
+                f" {shown(calibrator)}; CalibratedClassifier and a calibrator alone learn with `t`"
+            )
         return make_strategy(calibrator, {})
 
     @staticmethod

@@ -10,13 +10,18 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from streamcal.calibration.isotonic import IsotonicCalibrator
 
+_Floats = NDArray[np.float64] | NDArray[np.float32]
+_KEPT = [np.float64, np.float32]  # the types of floats that scikit-learn keeps
+
 
 # scikit-learn has no types.
 class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
     """`sklearn.isotonic.IsotonicRegression` with `partial_fit`, exact after every batch.
 
     `fit` and `predict` give the results of scikit-learn, up to rounding. `partial_fit` costs
-    O(log² n) for each sample, not a new fit of all n.
+    O(log² n) for each sample, not a new fit of all n. Answers are float32 if all X were float32;
+    the fit itself is computed in double. Scikit-learn counts X as equal that differ by less than
+    1e-15 (1e-6 in float32), here only equal X are one.
 
     Parameters
     ----------
@@ -55,7 +60,8 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
     increasing_: bool
     X_min_: float
     X_max_: float
-    _thresholds: tuple[NDArray[np.float64], ...] | None
+    _dtype: np.dtype[Any] = np.dtype(np.float64)
+    _thresholds: tuple[_Floats, ...] | None
 
     def __init__(
         self,
@@ -85,7 +91,7 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples,) or (n_samples, 1)
-            The values to be mapped.
+            The values to be mapped. Answers are float64 from the first X on that is not float32.
         y : array-like of shape (n_samples,)
             The targets.
         sample_weight : array-like of shape (n_samples,), optional
@@ -98,10 +104,11 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
     ) -> Self:
         """Learn samples of weight above 0, in a new map if ``fresh``."""
         self._validate_params()
-        x = check_array(X, input_name="X", dtype=np.float64, ensure_2d=False)
+        x = check_array(X, input_name="X", dtype=_KEPT, ensure_2d=False)
         self._check_input_data_shape(x)
-        x = x.reshape(-1)
-        targets = check_array(y, input_name="y", dtype=np.float64, ensure_2d=False)
+        dtype, x = x.dtype, x.reshape(-1)
+        # As scikit-learn, which rounds the targets to the type of X.
+        targets = check_array(y, input_name="y", dtype=dtype, ensure_2d=False)
         check_consistent_length(x, targets, sample_weight)
         w = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         increases = (
@@ -115,15 +122,16 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
         else:
             calibrator, increases = self.calibrator_, self.increasing_
             low, high = self.X_min_, self.X_max_
+            dtype = np.promote_types(dtype, self._dtype)
         sign = 1.0 if increases else -1.0
         calibrator.learn_many(sign * x, targets, w)
         self.calibrator_, self.increasing_ = calibrator, bool(increases)
-        self._thresholds = None
+        self._dtype, self._thresholds = dtype, None
         self.X_min_ = min(low, x.min())
         self.X_max_ = max(high, x.max())
         return self
 
-    def _find_thresholds(self) -> tuple[NDArray[np.float64], ...]:
+    def _find_thresholds(self) -> tuple[_Floats, ...]:
         """Return `X_thresholds_` and `y_thresholds_`, computed once after each change."""
         check_is_fitted(self, "calibrator_")
         if self._thresholds is None:
@@ -133,39 +141,52 @@ class StreamingIsotonicRegression(IsotonicRegression):  # type: ignore[misc]
             if not self.increasing_:
                 x, y = -x[::-1], y[::-1]
             distinct = np.append(True, x[1:] != x[:-1])
-            self._thresholds = x[distinct], y[distinct].clip(self.y_min, self.y_max)
+            y = y[distinct].clip(self.y_min, self.y_max)
+            self._thresholds = x[distinct].astype(self._dtype), y.astype(self._dtype)
         return self._thresholds
 
     @property
-    def X_thresholds_(self) -> NDArray[np.float64]:
+    def X_thresholds_(self) -> _Floats:
         """The ends of the blocks, sorted."""
         return self._find_thresholds()[0]
 
     @property
-    def y_thresholds_(self) -> NDArray[np.float64]:
+    def y_thresholds_(self) -> _Floats:
         """The values of the map at `X_thresholds_`."""
         return self._find_thresholds()[1]
 
-    def _transform(self, T: ArrayLike) -> NDArray[np.float64]:
+    def _transform(self, T: ArrayLike) -> _Floats:
+        t = check_array(T, dtype=self._dtype, ensure_2d=False)
+        self._check_input_data_shape(t)  # first, as scikit-learn does
         check_is_fitted(self, "calibrator_")
-        t = check_array(T, dtype=np.float64, ensure_2d=False)
-        self._check_input_data_shape(t)
-        t = t.reshape(-1)
+        dtype, t = t.dtype, t.reshape(-1)
         knots, values = self._find_thresholds()
         if len(knots) == 1:  # scikit-learn's answer, wherever t lies
-            return np.full(t.shape, values[0])
-        outside = (t < self.X_min_) | (t > self.X_max_)
-        if self.out_of_bounds == "raise" and outside.any():
-            raise ValueError(
-                f"`T` must lie between {self.X_min_} and {self.X_max_}, got {t[outside][0]}"
-            )
+            return np.full(t.shape, values[0], dtype)
+        below, above = t < self.X_min_, t > self.X_max_
+        if self.out_of_bounds == "raise":
+            self._raise_outside(t, below, above)
         at = np.searchsorted(knots, t, side="right").clip(1, len(knots) - 1)
         ends = values[at - 1], values[at]
         # Between denormal knots the slope may be infinite.
         answers = np.interp(t, knots, values).clip(np.minimum(*ends), np.maximum(*ends))
         if self.out_of_bounds == "nan":
-            answers[outside] = np.nan
-        return np.asarray(answers)
+            answers[below | above] = np.nan
+        return np.asarray(answers, dtype)
+
+    def _raise_outside(
+        self, t: _Floats, below: NDArray[np.bool_], above: NDArray[np.bool_]
+    ) -> None:
+        """Raise ``ValueError`` with the words that scikit-learn's users know, those of SciPy."""
+        for outside, side, end, limit in (
+            (below, "below", "minimum", self.X_min_),
+            (above, "above", "maximum", self.X_max_),
+        ):
+            if outside.any():
+                raise ValueError(
+                    f"A value ({t[outside][0]}) in x_new is {side} the interpolation range's {end}"
+                    f" value ({limit})."
+                )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the name of the output; the argument is ignored."""

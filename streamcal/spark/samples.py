@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Times
 from streamcal.calibration.context import Contexts
 from streamcal.durable.keys import FEW
 from streamcal.kernels.one_by_one import OneByOne
@@ -23,6 +24,7 @@ class Columns(NamedTuple):
     label: str
     weight: str | None
     order: str | None
+    time: str | None = None
 
 
 class Samples:
@@ -50,6 +52,7 @@ class Samples:
         self._fresh = fresh
         self._parameters = fresh._parameters()
         self._fields: dict[Sequence[str], pa.Table] = {}
+        self._times: Times | None = None
         table = _joined(tables, [name for name in columns if name is not None])
         keys, of_rows = _keys_of(table, columns.key)
         self.places: NDArray[np.int64] | None = None
@@ -63,6 +66,9 @@ class Samples:
             weights = self._floats(table, columns.weight)
             labels[np.isnan(weights)] = np.nan
             weights[np.isnan(weights)] = 1.0
+        if columns.time is not None:
+            learned = ~np.isnan(labels) & ~np.isnan(scores)
+            self._times = self._read_times(table, columns.time, learned)
         self._n_rows = len(table)
         there = ~np.isnan(scores)
         counts = np.bincount(of_rows[there], minlength=len(keys))
@@ -83,6 +89,36 @@ class Samples:
         """Return a column as numbers, in the order of the rows."""
         column = as_floats(table, name)
         return column if self.places is None else column[self.places]
+
+    def _read_times(self, table: pa.Table, name: str, learned: NDArray[np.bool_]) -> Times:
+        """Return the times of rows; where nothing is learned, one may be missing.
+
+        They are in seconds: a timestamp counts from 1970.
+        """
+        column = table[name]
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("s"))
+        if pa.types.is_timestamp(column.type):
+            micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+            seconds = np.array(micros.to_numpy(), np.float64) / 1e6
+        else:
+            seconds = np.array(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+        seconds = seconds if self.places is None else seconds[self.places]
+        known = np.isfinite(seconds)
+        if not known[learned].all():
+            raise ValueError(
+                f"`time` must be known in each row with a score and a label, but {name!r} has a row"
+                " without it"
+            )
+        return Times(np.where(known, seconds, 0.0), "seconds")
+
+    def _times_of(self, at: slice, calibrator: Calibrator) -> Times | None:
+        """Return the times of samples, key by key, if a calibrator needs them."""
+        if not calibrator.needs_time:
+            return None
+        if self._times is None:
+            raise ValueError("its calibrator forgets by time: `time` must be the column of times")
+        return Times(self._times.seconds[self._rows[at]], self._times.kind)
 
     def _check(self) -> NDArray[np.float64] | None:
         """Return scores as they are learned; None if there is a bad sample."""
@@ -111,9 +147,13 @@ class Samples:
         else:
             scores = calibrator._check_known(scores, y, w)
         read = None
-        if calibrator.fields:
-            x = self._columns_of(calibrator.fields).slice(at.start, len(scores))
-            read = calibrator._read_contexts(Contexts(_lists(x)), len(scores))
+        if calibrator.fields or calibrator.needs_time:
+            x = {}
+            if calibrator.fields:
+                of_rows = self._columns_of(calibrator.fields).slice(at.start, len(scores))
+                x = _lists(of_rows)
+            contexts = Contexts(x, t=self._times_of(at, calibrator))
+            read = calibrator._read_contexts(contexts, len(scores))
         self._values[at] = calibrator._predict_learn_read(read, scores, y, w)
         return not bool(np.isnan(y).all())
 

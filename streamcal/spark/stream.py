@@ -52,6 +52,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEYS = "must be a column of strings, whole numbers, decimals, booleans, dates or binary"
 _ORDERS = "must be a column of numbers, strings, dates or times"
+_TIMES = "must be a column of times, dates or numbers of seconds"
 
 N_BUCKETS = 64  # each costs some milliseconds in a micro-batch in which it has rows
 MOST_BUCKETS = 1 << 20
@@ -68,6 +69,7 @@ def calibrate(
     calibrator: Calibrator | Callable[[], Calibrator],
     weight: str | None = None,
     order: str | None = None,
+    time: str | None = None,
     new_column: str = "calibrated",
     n_buckets: int = N_BUCKETS,
 ) -> DataFrame:
@@ -99,6 +101,10 @@ def calibrate(
         The column that sorts the rows of a micro-batch, such as the time of the event; nulls are
         last. Rows with equal values, and all rows by default, have the order of their partitions,
         and within a partition that of the source.
+    time : str, optional
+        The column with the time at which each row is learned, if calibrators forget by time: a
+        timestamp, a date, or a number of seconds. Each row with a label must have one. It does not
+        sort the rows: see ``order``, which may be the same column.
     new_column : str
         The name of the new column, of doubles.
     n_buckets : int
@@ -118,8 +124,9 @@ def calibrate(
         If ``df`` is not a data frame, the type of a column is not supported, or ``calibrator`` is
         neither a calibrator nor a function that makes one, or the calibrator has no ``to_bytes``.
     ValueError
-        If ``df`` is not a stream, a column is missing, ``new_column`` exists already, ``n_buckets``
-        is out of range, or the session does not keep its state in RocksDB.
+        If ``df`` is not a stream, a column is missing, calibrators forget by time and there is no
+        ``time`` or the other way round, ``new_column`` exists already, ``n_buckets`` is out of
+        range, or the session does not keep its state in RocksDB.
 
     Notes
     -----
@@ -130,7 +137,8 @@ def calibrate(
 
     A row whose label or weight is null or NaN gets a value and is not learned; a row whose score is
     null or NaN gets null. Invalid values end the query, with the key and the value in the message:
-    an infinite score, a label outside the range of the loss, a weight not from 1e-60 to 1e60.
+    an infinite score, a label outside the range of the loss, a weight not from 1e-60 to 1e60; so
+    does a time that is needed and missing.
     Nothing of that micro-batch is committed; filter out such rows before.
 
     A key keeps the parameters of its calibrator: after a restart another ``calibrator`` applies
@@ -147,14 +155,21 @@ def calibrate(
     check_samples(schema, score, label, weight)
     if order is not None:
         check_column(schema, "order", order, _is_order, _ORDERS)
+    if time is not None:
+        check_column(schema, "time", time, _is_time, _TIMES)
     _check_new_column(schema, new_column)
     check_count(n_buckets, "n_buckets", most=MOST_BUCKETS)
     make = _maker(calibrator)
-    check_fields(schema, make().fields)
+    fresh = make()
+    check_fields(schema, fresh.fields)
+    if fresh.needs_time != (time is not None):
+        needed = "be the column of times" if time is None else "be None"
+        how = "time" if time is None else "count"
+        raise ValueError(f"`time` must {needed}, as calibrators forget by {how}, got {time!r}")
     # Spark takes a dot in the name of a column for a field of a struct.
     plain = df.toDF(*(f"c{number}" for number in range(len(schema.names))))
     bundled = plain.mapInArrow(bundles.Bundler(schema.names, key, n_buckets), bundles.SCHEMA)
-    columns = Columns(key, score, label, weight, order)
+    columns = Columns(key, score, label, weight, order, time)
     learned = bundled.groupBy("bucket").transformWithState(
         _Learner(make, columns, new_column, n_buckets),
         outputStructType=StructType([bundles.SCHEMA["rows"]]),
@@ -196,8 +211,11 @@ def _is_key(kind: DataType) -> bool:
 
 
 def _is_order(kind: DataType) -> bool:
-    times = DateType, TimestampType, TimestampNTZType
-    return is_number(kind) or isinstance(kind, times) or kind == StringType()
+    return _is_time(kind) or kind == StringType()
+
+
+def _is_time(kind: DataType) -> bool:
+    return is_number(kind) or isinstance(kind, DateType | TimestampType | TimestampNTZType)
 
 
 def _maker(calibrator: Any) -> Callable[[], Calibrator]:

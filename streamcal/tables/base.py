@@ -192,8 +192,10 @@ class Reader(ABC):
             self._file = standard_input()
         else:
             self._file = open(path, "rb")  # noqa: SIM115  (stays open)
-        self.size = None if self._standard else os.fstat(self._file.fileno()).st_size or None
-        self.is_pipe = _is_pipe(self._file)
+        self.size: int | None = (
+            None if self._standard else os.fstat(self._file.fileno()).st_size or None
+        )
+        self.is_pipe: bool = _is_pipe(self._file)
         self._has_ended = False
         self.position = 0
         try:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from river import base
 from river.base.typing import ClfTarget
@@ -11,10 +11,32 @@ from river.base.typing import ClfTarget
 from streamcal._state import as_int, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_probability, as_weight, check_beside
 from streamcal._whole import Step
+from streamcal.calibration.clock import Time, pack_time, unpack_time
 from streamcal.wrappers.checks import check_drift_detector
 
-Sample = tuple[Mapping[ClfTarget, float], Mapping[Any, Any], ClfTarget, float]
-"""The model's probabilities, the features of segments, the label and the weight."""
+
+class Sample(NamedTuple):
+    """A sample that new calibrators may learn again.
+
+    Attributes
+    ----------
+    raw : mapping
+        The model's probabilities by label.
+    x : mapping
+        The features of segments.
+    y : label
+    w : float
+        The weight.
+    t : datetime, float or None
+        The time, if calibrators need it.
+    """
+
+    raw: Mapping[ClfTarget, float]
+    x: Mapping[Any, Any]
+    y: ClfTarget
+    w: float
+    t: Time | None = None
+
 
 _KEPT_AFTER_DRIFT = 200  # recent samples that new calibrators learn after an alarm
 
@@ -105,8 +127,8 @@ class DriftMonitor:
     def freeze(self) -> list[Any]:
         """Return the state as JSON, for `thaw`; the detector must be one that has bytes."""
         recent = [
-            [*(_pairs(part) for part in (probabilities, x)), pack(y), w]
-            for probabilities, x, y, w in self.recent
+            [*(_pairs(part) for part in (probabilities, x)), pack(y), w, pack_time(t)]
+            for probabilities, x, y, w, t in self.recent
         ]
         return [self.n_alarms, pack(self.detector), recent]
 
@@ -120,9 +142,10 @@ class DriftMonitor:
             "the drift detector must have the class and parameters of the prototype",
         )
         for sample in as_list(recent, "recent"):
-            probabilities, x, y, w = as_list(sample, "a recent sample", 4)
+            probabilities, x, y, w, t = as_list(sample, "a recent sample", 5)
             raw = {label: as_probability(p, "p") for label, p in _mapping(probabilities).items()}
-            samples.append((raw, _mapping(x), as_name(unpack(y), "y"), as_weight(w)))
+            label, weight = as_name(unpack(y), "y"), as_weight(w)
+            samples.append(Sample(raw, _mapping(x), label, weight, unpack_time(t)))
         most = self.recent.maxlen or 0
         require(len(samples) <= most, f"there must be at most {most} recent samples")
         self.n_alarms, self.detector = as_int(n_alarms, "n_alarms"), detector

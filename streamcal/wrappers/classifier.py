@@ -25,6 +25,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Time, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.joint import JointCalibrator
@@ -47,6 +48,7 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
+from streamcal.wrappers._time import check_time_feature, time_of, times_of
 from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
@@ -122,6 +124,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         be right for each share, before they are changed. It is needed to predict, not to learn.
         Only for the labels False and True, or 0 and 1; other labels raise an error when they are
         first met.
+    time : str, optional
+        The name of the feature that holds the time of a sample, a `datetime` or a number of
+        seconds, if the calibrator forgets by time. Where `learn_one` gets ``t``, that counts
+        instead. The model gets all features as before, so a pipeline that cannot use a `datetime`
+        discards it: ``compose.Discard("moment") | model``.
     drift_detector : river drift detector, optional
         Cloned. It gets the squared error of each served prediction, (1/2) Σ (hit − p)² over the
         labels, in [0, 1]; a `BinaryDriftDetector` gets whether the likeliest label was wrong, and
@@ -144,9 +151,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         detector.
     ValueError
         If ``classifier`` has no probabilities, ``calibrator`` does not accept the labels 0 and 1,
-        ``labels`` are not two different ones or more,
-        there are ``segments`` and a `SegmentCalibrator` or a `JointCalibrator`, ``sampling_rate``
-        is not in (0, 1], or ``on_drift`` is none of the above.
+        ``labels`` are not two different ones or more, ``time`` is given and the calibrator does
+        not forget by time, there are ``segments`` and a `SegmentCalibrator` or a
+        `JointCalibrator`, ``sampling_rate`` is not in (0, 1], or ``on_drift`` is none of the above.
 
     Notes
     -----
@@ -207,6 +214,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         labels: Sequence[ClfTarget] | None = None,
         segments: Sequence[str] | None = None,
         sampling_rate: SamplingRate | None = None,
+        time: str | None = None,
         drift_detector: base.DriftDetector | base.BinaryDriftDetector | None = None,
         on_drift: OnDrift = "shrink",
         remember: int = 10_000,
@@ -219,6 +227,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if labels is not None:
             labels = check_labels(labels)
         prototype = _prototype_of(calibrator, segments)
+        check_time_feature(time, prototype)
         check_rate(sampling_rate)
         if sampling_rate is not None and labels is not None:
             check_two_labels(labels)
@@ -229,6 +238,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self.labels = labels
         self.segments = segments
         self.sampling_rate = sampling_rate
+        self.time = time
         self.drift_detector = drift_detector
         self.on_drift = on_drift
         self.remember = remember
@@ -318,6 +328,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w: float = 1.0,
         *,
         served: Served | Mapping[ClfTarget, float] | None = None,
+        t: Time | None = None,
         **kwargs: Any,
     ) -> None:
         """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
@@ -334,6 +345,10 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             The result of `serve_one` for ``x``, or the prediction of the *model* (not of this
             wrapper). Without it, the remembered prediction for these features; if there is none,
             the model predicts ``x`` again.
+        t : datetime or float, optional
+            The time at which the sample is learned, for calibrators that forget by time: with a
+            late label, that of its arrival. Without it, the feature that ``time`` names. The model
+            gets it, too, if its ``learn_one`` accepts it.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -343,12 +358,17 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             If ``y`` is None or NaN, a probability is not a number in [0, 1], ``w`` is not positive
             and finite, a segment is not text, a number or None, a label is not False or True and
             there is a ``sampling_rate``, or ``served`` is not from this model or from a later state
-            of it, or is no mapping from labels to probabilities. Neither the model nor a calibrator
-            has learned anything then.
+            of it, or is no mapping from labels to probabilities, or if the calibrator forgets by
+            time, and there is no time, or one of another kind than before. Neither the
+            model nor a calibrator has learned anything then.
         """
         if type(y) is not bool:
             check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        if t is not None:
+            kwargs["t"] = t
+        if needs_time := self._strategy.needs_time:
+            t = time_of(x, t, self.time, self._strategy.check_time)
         raw, shown, ticket, found = self._recall(x, served, kwargs, (y,))
         strategy, fields = self._strategy.for_labels(raw), self._strategy.fields
         if fields:
@@ -375,11 +395,13 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         steps: Sequence[Step] = ()
         if self._monitor is not None:
-            sample = raw, self._segments_of(x), y, w
+            sample = Sample(raw, self._segments_of(x), y, w, t if needs_time else None)
             current, steps = self._watch(self._monitor, [sample], [shown])
             if current is not self._strategy:  # the calibrators that made the ticket are replaced
                 strategy, ticket = current.for_labels(raw), None
-        context = Context(x, ticket) if fields or ticket is not None else NO_CONTEXT
+        context = NO_CONTEXT
+        if fields or ticket is not None or needs_time:
+            context = Context(x, ticket, t)
         learn = strategy.learn_steps(raw, y, w, context)
         take = () if found is None else self._memory.take_steps((found,))
         do_all(*take, *steps, *learn, *self._known.learn_steps(y, self._label_of_column))
@@ -391,6 +413,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w: float = 1.0,
         *,
         served: Sequence[Served | Mapping[ClfTarget, float] | None] | None = None,
+        t: Time | None = None,
         **kwargs: Any,
     ) -> None:
         """Learn rows that share an outcome, or nearly so; to the calibrators they are one sample.
@@ -409,6 +432,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         served : sequence, optional
             For each row what `learn_one` accepts as ``served``. Without it, or for None, the
             remembered prediction, as there.
+        t : datetime or float, optional
+            The time at which the rows are learned, as there. Without it, that of the last row.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -446,6 +471,12 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_label(label)
         w = as_weight(w)
         as_weight(w / max(len(X), 1))
+        if t is not None:
+            kwargs["t"] = t
+        if (needs_time := self._strategy.needs_time) and len(X):
+            for x in X:  # all rows must have a time
+                last = time_of(x, t, self.time, self._strategy.check_time)
+            t = last
         given = [None] * len(X) if served is None else served
         recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
         left: dict[Hashable, list[int]] = {}
@@ -467,13 +498,13 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             self._call("learn_one", x, label, **kwargs, w=w)
 
         both = zip(recalled, X, y, strict=True)
-        rows = [(raw, label, Context(x, ticket)) for (raw, _, ticket, _), x, label in both]
+        rows = [(raw, label, Context(x, ticket, t)) for (raw, _, ticket, _), x, label in both]
         current = self._strategy
         steps: list[Step] = []
         if self._monitor:
             part = w / max(len(X), 1)
             samples = [
-                (raw, self._segments_of(x), label, part)
+                Sample(raw, self._segments_of(x), label, part, t if needs_time else None)
                 for (raw, label, _), x in zip(rows, X, strict=True)
             ]
             shown = [shown for _, shown, _, _ in recalled]
@@ -629,6 +660,32 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         twin.remember = 0  # no label will come
         return ModelSnapshot(twin)
 
+    def export(self, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the current map of the probability of True, as `Calibrator.export` does.
+
+        Raises
+        ------
+        ValueError
+            As `Calibrator.export`, and if nothing was learned.
+        TypeError
+            If there are other labels than False and True, segments, a joint calibrator or a
+            ``sampling_rate``: the answer is then no map of one score.
+        """
+        labels = set(self._strategy.calibrators)
+        if self.sampling_rate is not None:
+            raise TypeError(
+                "`export` is for maps of a score alone, but with `sampling_rate` answers depend on"
+                " the rate, too: export `calibrators[True]`, and multiply its odds by the rate"
+            )
+        if not labels:
+            raise ValueError("`export` needs a learned sample: no calibrator has learned one")
+        if labels != {True}:
+            raise TypeError(
+                "`export` is for the labels False and True: with others, a probability depends on"
+                f" those of all labels, got maps of {sorted(map(str, labels))}"
+            )
+        return self._strategy.calibrators[True].export(format, **options)
+
     def _predict_raw(self, x: Features, kwargs: dict[str, Any]) -> Raw:
         """Return the model's own probabilities."""
         raw: Raw
@@ -725,14 +782,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         """
         samples = list(samples)
         pairs = zip(samples, shown, strict=False)
-        now = ((raw, x, y, p) for (raw, x, y, _), p in pairs)
+        now = ((raw, x, y, p) for (raw, x, y, *_), p in pairs)
         served = [(p or self._calibrate(raw, raw, x), y) for raw, x, y, p in now]
         n_alarms = monitor.update(served, as_group=as_group)
         strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
         if n_alarms and self.on_drift != "none":
             strategy = strategy.fresh()
-            for raw, x, y, w in monitor.recent:
-                strategy.for_labels(raw).learn_one(raw, y, w, Context(x))
+            for raw, x, y, w, t in monitor.recent:
+                strategy.for_labels(raw).learn_one(raw, y, w, Context(x, t=t))
             steps.append(partial(setattr, self, "_strategy", strategy))
         return strategy, steps
 
@@ -745,6 +802,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w: Any = 1.0,
         *,
         served: IntoDataFrame | Mapping[ClfTarget, ArrayLike] | None = None,
+        t: Any = None,
         **kwargs: Any,
     ) -> None:
         """Learn a mini-batch: predict all of it, then teach the model and the calibrators.
@@ -760,6 +818,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         served : data frame, or mapping from label to array, of shape (n_samples,) each
             The predictions of the model for ``X`` when it was served, from its
             ``predict_proba_many``. Without it the model predicts ``X`` again.
+        t : series or sequence of datetime or float, of shape (n_samples,)
+            The time at which each sample is learned, as of `learn_one`. Without it, the column that
+            ``time`` names.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 
@@ -775,6 +836,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             if is_missing(label):
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
         weights = as_batch_weights(w, len(labels))
+        if t is not None:
+            kwargs["t"] = t
+        times: Times | None = None
+        if self._strategy.needs_time:
+            times = times_of(X, len(labels), t, self.time, self._strategy.read_times)
         name = "probabilities" if served is None else "served"
         if served is None:
             served = self._predict_raw_many(X, kwargs)
@@ -785,7 +851,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_served(own, self._labels_with(labels))
         raw = self._known.complete_many(own, len(labels))
         values = self._segment_columns(X)
-        self._strategy.check_columns(values, len(labels))
+        contexts = Contexts(values, t=times)
+        self._strategy.check_columns(contexts, len(labels))
         if self.sampling_rate is not None:
             check_two_labels((*raw, *set(labels)))
         if self._monitor is not None and labels:
@@ -800,9 +867,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._label_of_column.update((str(label), label) for label in set(labels))
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
-            samples = zip(*rows, labels, weights.tolist(), strict=True)
+            samples = map(Sample, *rows, labels, weights.tolist(), times or repeat(None))
             do_all(*self._watch(self._monitor, samples)[1])
-        self._strategy.for_labels(raw).learn_many(raw, labels, weights, Contexts(values))
+        self._strategy.for_labels(raw).learn_many(raw, labels, weights, contexts)
         do_all(*self._known.group_steps(labels, self._label_of_column, 1.0))
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:

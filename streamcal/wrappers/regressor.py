@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -15,8 +15,11 @@ from streamcal._advice import about_features, raise_of_features
 from streamcal._state import Arrays, Fields, Stateful, as_name, fill, nested
 from streamcal._validation import as_number, as_score, as_vector, as_weight
 from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.clock import Time
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.notebook.card import card
+from streamcal.wrappers._time import check_time_feature, time_of, times_of
 from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
@@ -42,11 +45,17 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         The model. It is used as it is, not copied, and may have been trained before.
     calibrator : Calibrator or None
         The prototype that is cloned. None means ``IsotonicCalibrator("squared")``.
+    time : str, optional
+        The name of the feature that holds the time of a sample, if the calibrator forgets by time:
+        as for `CalibratedClassifier`.
 
     Raises
     ------
     TypeError
-        If ``regressor`` is not a regressor or ``calibrator`` is not a `Calibrator`.
+        If ``regressor`` is not a regressor or ``calibrator`` is not a `Calibrator`, or ``time`` is
+        not the name of a feature.
+    ValueError
+        If ``time`` is given and the calibrator does not forget by time.
 
     Notes
     -----
@@ -65,13 +74,21 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
     MAE: 0.95...
     """
 
-    def __init__(self, regressor: AnyRegressor, calibrator: Calibrator | None = None):
+    def __init__(
+        self,
+        regressor: AnyRegressor,
+        calibrator: Calibrator | None = None,
+        *,
+        time: str | None = None,
+    ) -> None:
         check_regressor(regressor)
         if calibrator is None:
             calibrator = IsotonicCalibrator("squared")
         check_calibrator(calibrator, binary=False)
+        check_time_feature(time, calibrator)
         self.regressor = regressor
         self.calibrator = calibrator
+        self.time = time
 
         self._calibrator: Calibrator = calibrator.clone()
         self._y_name: str | None = None
@@ -102,7 +119,14 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
     def learn_one(
-        self, x: Features, y: float, w: float = 1.0, *, served: float | None = None, **kwargs: Any
+        self,
+        x: Features,
+        y: float,
+        w: float = 1.0,
+        *,
+        served: float | None = None,
+        t: Time | None = None,
+        **kwargs: Any,
     ) -> None:
         """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
 
@@ -117,6 +141,8 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         served : float, optional
             The prediction of the *model* (not of this wrapper) for ``x`` when it was served.
             Without it the model predicts ``x`` again.
+        t : datetime or float, optional
+            The time at which the sample is learned, as for `CalibratedClassifier`.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -124,11 +150,16 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         ------
         ValueError, TypeError
             If the model's prediction is not a finite number, or the calibrator refuses it, the
-            label ``y`` or the weight ``w``. Neither the model nor the calibrator has learned
-            anything then.
+            label ``y``, the weight ``w`` or the time. Neither the model nor the calibrator
+            has learned anything then.
         """
         label, w = as_number(y, "y"), as_weight(w)
         self._calibrator._check_labels([label])
+        if t is not None:
+            kwargs["t"] = t
+        context = NO_CONTEXT
+        if self._calibrator.needs_time:
+            context = Context(t=time_of(x, t, self.time, self._calibrator._read_time))
         raw = self._predict_raw(x, kwargs) if served is None else as_score(served, "served")
         self._calibrator._check_score(raw)
 
@@ -136,7 +167,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
             self.regressor.learn_one(x, y)
         else:
             self._call("learn_one", x, y, **kwargs, w=w)
-        self._calibrator.learn_one(raw, label, w)
+        self._calibrator.learn_one(raw, label, w, **self._calibrator._keywords(context))
 
     def predict_one(self, x: Features, **kwargs: Any) -> float:
         """Return the calibrated prediction; the model's own before the first label.
@@ -169,6 +200,10 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         """
         return self._calibrator.predict_one(raw)
 
+    def export(self, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+        """Return the current map of the model's prediction, as `Calibrator.export` does."""
+        return self._calibrator.export(format, **options)
+
     def snapshot(self) -> ModelSnapshot:
         """Return an immutable copy of wrapper and model that predicts, for other threads."""
         return ModelSnapshot(copy.deepcopy(self))
@@ -180,6 +215,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         w: Any = 1.0,
         *,
         served: IntoSeries | ArrayLike | None = None,
+        t: Any = None,
         **kwargs: Any,
     ) -> None:
         """Learn a mini-batch: predict all of it, then teach the model and the calibrator.
@@ -195,6 +231,8 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         served : series or array of shape (n_samples,)
             The predictions of the model for ``X`` when it was served. Without it the model predicts
             ``X`` again.
+        t : series or sequence of datetime or float, of shape (n_samples,)
+            The time at which each sample is learned. Without it, the column that ``time`` names.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 
@@ -208,6 +246,12 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         n_samples = len(labels)
         check_n_rows(X, n_samples)
         weights = as_batch_weights(w, n_samples)
+        if t is not None:
+            kwargs["t"] = t
+        contexts = Contexts()
+        if self._calibrator.needs_time:
+            read = self._calibrator._read_times
+            contexts = Contexts(t=times_of(X, n_samples, t, self.time, read))
         if served is None:
             raw = as_vector(self._predict_raw_many(X, kwargs), "predictions")
         else:
@@ -220,7 +264,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
 
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
         self._y_name = series.name
-        self._calibrator.learn_many(*samples)
+        self._calibrator.learn_many(*samples, **self._calibrator._keywords(contexts))
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the calibrated prediction for each row, in a series of the same library."""

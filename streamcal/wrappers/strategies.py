@@ -34,6 +34,7 @@ from streamcal._state import (
 )
 from streamcal._whole import Step, do_all
 from streamcal.calibration.base import Calibrator
+from streamcal.calibration.clock import Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.joint_hedge import JointHedge
@@ -51,6 +52,8 @@ Rows = Sequence[tuple[Raw, ClfTarget, Context]]
 
 class Strategy(ABC):
     """A way to predict with calibrators and to teach them."""
+
+    needs_time = False  # whether calibrators need the time at which a sample is learned
 
     @abstractmethod
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
@@ -92,7 +95,8 @@ class Strategy(ABC):
     ) -> None:
         """Teach the calibrators a batch."""
         n_samples = len(labels)
-        rows = as_rows(columns, n_samples), contexts.samples(n_samples, contexts.x)
+        each = contexts.samples(n_samples, contexts.x, times=self.needs_time)
+        rows = as_rows(columns, n_samples), each
         for raw, context, y, w in zip(*rows, labels, weights.tolist(), strict=True):
             self.learn_one(raw, y, w, context)
 
@@ -122,8 +126,20 @@ class OwningStrategy(Strategy):
         """Return the strategy for predictions with these labels."""
         return self
 
-    def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
-        """Raise unless `learn_many` accepts the features of a batch."""
+    def check_columns(self, contexts: Contexts, n_samples: int) -> None:
+        """Raise unless `learn_many` accepts the features of a batch, and its times."""
+
+    def check_time(self, t: Any) -> None:
+        """Raise unless `learn_one` accepts a time; calibrators of labels have learned the same."""
+        self._any()._read_time(t)
+
+    def read_times(self, t: Any, n_samples: int) -> Times | None:
+        """Return the times of a batch, or raise."""
+        return self._any()._read_times(t, n_samples)
+
+    @abstractmethod
+    def _any(self) -> Timed:
+        """Return one of the calibrators, of those that have learned if there are any."""
 
     @abstractmethod
     def fresh(self) -> Self:
@@ -226,7 +242,8 @@ class LabelCalibrators:
         """Return the calibrated probabilities of a label for a batch."""
         calibrator = self.by_label.get(label)
         if calibrator is None:
-            self.unlearned._read_contexts(Contexts(X), len(p))  # or it raises
+            if self.has_fields:
+                self.unlearned.predict_many(p, X)  # or it raises
             return p
         return calibrator.predict_many(p, **self._columns(X))
 
@@ -258,7 +275,6 @@ class Binary(Strategy):
     def __init__(self, calibrators: LabelCalibrators) -> None:
         self._calibrators = calibrators
         self._has_fields = calibrators.has_fields
-        self._makes_tickets = calibrators.prototype.makes_tickets
 
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
         calibrated = {**raw}
@@ -317,6 +333,7 @@ class OneVsRest(OwningStrategy):
         self._label_of_column = label_of_column
         self._binary = Binary(self._calibrators)
         self.makes_tickets = prototype.makes_tickets
+        self.needs_time = self._binary.needs_time = prototype.needs_time
         self.fields = tuple(prototype.fields)
 
     @property
@@ -340,8 +357,11 @@ class OneVsRest(OwningStrategy):
         if self.fields:
             self._calibrators.unlearned._check_fields(x)
 
-    def check_columns(self, X: FeatureColumns, n_samples: int) -> None:
-        self._calibrators.unlearned._read_contexts(Contexts(X), n_samples)  # or it raises
+    def check_columns(self, contexts: Contexts, n_samples: int) -> None:
+        self._calibrators.unlearned._read_contexts(contexts, n_samples)  # or it raises
+
+    def _any(self) -> Timed:
+        return next(iter(self._calibrators.by_label.values()), self._calibrators.unlearned)
 
     def learn_steps(
         self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
@@ -547,6 +567,7 @@ class Joint(OwningStrategy):
     def __init__(self, prototype: JointCalibrator) -> None:
         self._prototype = prototype
         self._calibrator = prototype.clone()
+        self.needs_time = prototype.needs_time
 
     @property
     def parts(self) -> Mapping[ClfTarget, Calibrator | JointCalibrator]:
@@ -558,11 +579,16 @@ class Joint(OwningStrategy):
     def learn_steps(
         self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
     ) -> Sequence[Step]:
-        return self._calibrator._learn_steps(raw, y, w)
+        return self._calibrator._learn_steps(raw, y, w, context.t)
 
     def group_steps(self, rows: Rows, w: float) -> list[Step]:
+        if not rows:
+            return []
         pairs = [(raw, y) for raw, y, _ in rows]
-        return [*self._calibrator._group_steps(pairs, w / len(rows))] if rows else []
+        return [*self._calibrator._group_steps(pairs, w / len(rows), rows[-1][2].t)]
+
+    def _any(self) -> Timed:
+        return self._calibrator
 
     def fresh(self) -> Self:
         return type(self)(self._prototype)

@@ -1,0 +1,739 @@
+"""Forgetting by time: half-lives and windows that are timedeltas."""
+
+import copy
+import math
+import pickle
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import isotonic_regression
+
+from streamcal import Calibrator
+from streamcal._state.format import decode, encode
+from streamcal.calibration import (
+    AnytimeCalibrator,
+    BetaCalibrator,
+    HedgedCalibrator,
+    HistogramCalibrator,
+    IdentityCalibrator,
+    IsotonicCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    TemperatureCalibrator,
+    TopLabelCalibrator,
+    VennAbersCalibrator,
+)
+from streamcal.calibration.clock import as_seconds, as_times
+
+START = datetime(2024, 3, 1)
+MINUTE = 60.0
+Length = Callable[[float], Any]
+Make = Callable[[Length], Any]
+
+
+def counted(n: float) -> float:
+    return n
+
+
+def timed(n: float) -> timedelta:
+    return timedelta(seconds=n * MINUTE)
+
+
+class Own(Calibrator):
+    """A calibrator of one's own, which no compiled loop knows, and which forgets by time."""
+
+    def __init__(self, half_life: float | timedelta) -> None:
+        self.half_life = half_life
+        self.map = IsotonicCalibrator(half_life=half_life)
+        self.needs_time = isinstance(half_life, timedelta)
+
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: Any = None,
+        ticket: Any = None,
+        t: Any = None,
+    ) -> None:
+        self.map.learn_one(score, y, w, t=t)
+
+    def predict_one(self, score: float, x: Any = None) -> float:
+        return self.map.predict_one(score) / 2.0 + 0.25
+
+    def _check_labels(self, y: Any) -> Any:
+        return self.map._check_labels(y)
+
+
+def mix(length: Length) -> HedgedCalibrator:
+    return HedgedCalibrator(
+        [
+            IdentityCalibrator(),
+            PlattCalibrator(half_life=length(40)),
+            IsotonicCalibrator(window=length(50)),
+            IsotonicCalibrator("squared", half_life=length(25), interpolation="step"),
+            BetaCalibrator(),
+        ]
+    )
+
+
+MAKERS: dict[str, Make] = {
+    "platt": lambda length: PlattCalibrator(half_life=length(40)),
+    "calibeating": lambda length: PlattCalibrator(half_life=length(0.5), calibeating=7),
+    "beta": lambda length: BetaCalibrator(half_life=length(40)),
+    "histogram": lambda length: HistogramCalibrator(5, half_life=length(30)),
+    "fast histogram": lambda length: HistogramCalibrator(5, half_life=length(0.1)),
+    "isotonic half-life": lambda length: IsotonicCalibrator(half_life=length(30)),
+    "isotonic window": lambda length: IsotonicCalibrator("squared", window=length(60)),
+    "isotonic both": lambda length: IsotonicCalibrator(window=length(60), half_life=length(10)),
+    "isotonic fast": lambda length: IsotonicCalibrator(half_life=length(0.2)),
+    "isotonic few": lambda length: IsotonicCalibrator(half_life=length(30), max_scores=8),
+    "venn-abers window": lambda length: VennAbersCalibrator(window=length(60)),
+    "hedge": mix,
+    "hedge of own": lambda length: HedgedCalibrator(
+        [Own(half_life=length(30)), PlattCalibrator(half_life=length(40))]
+    ),
+    "hedge of hedges": lambda length: HedgedCalibrator([mix(length), IdentityCalibrator()]),
+}
+SEGMENTS: dict[str, Make] = {
+    "segments": lambda length: SegmentCalibrator(["shop"], half_life=length(100)),
+    "base": lambda length: SegmentCalibrator(["shop"], base=PlattCalibrator(half_life=length(40))),
+    "both": lambda length: SegmentCalibrator(
+        ["shop"], half_life=length(100), base=PlattCalibrator(half_life=length(40))
+    ),
+    "own base": lambda length: SegmentCalibrator(
+        ["shop"], half_life=length(100), base=Own(half_life=length(30))
+    ),
+}
+VENN_ABERS: dict[str, Make] = {
+    "venn-abers": lambda length: VennAbersCalibrator(half_life=length(30))
+}
+ALL = MAKERS | VENN_ABERS | SEGMENTS
+
+
+def stream(n: int, seed: int = 1) -> tuple[list[float], list[float], list[float]]:
+    """Return scores with ties, labels that follow them, and weights."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 21, n) / 20.0
+    labels = (rng.random(n) < scores**2).astype(float)
+    return scores.tolist(), labels.tolist(), rng.choice([1.0, 0.5, 2.0], n).tolist()
+
+
+def irregular(n: int, seed: int = 2) -> list[float]:
+    """Return times with ties, steps back, and gaps from seconds to a thousand half-lives."""
+    rng = np.random.default_rng(seed)
+    steps = rng.choice(
+        [0.0, 1.0, 60.0, 90.5, -200.0, 3_600.0, 1e6], n, p=[0.2, 0.2, 0.3, 0.1, 0.1, 0.09, 0.01]
+    )
+    times: list[float] = (1e6 + np.cumsum(steps)).tolist()
+    return times
+
+
+def fields(calibrator: Any, i: int) -> dict[str, Any]:
+    return {"x": {"shop": "abc"[i % 3]}} if calibrator.fields else {}
+
+
+def columns(calibrator: Any, n: int) -> dict[str, Any]:
+    return {"x": {"shop": ["abc"[i % 3] for i in range(n)]}} if calibrator.fields else {}
+
+
+def learned_one_by_one(calibrator: Any, samples: Any, times: list[Any]) -> list[float]:
+    """Predict and learn samples one by one; return the predictions."""
+    found = []
+    for i, (score, y, w) in enumerate(zip(*samples, strict=True)):
+        x = fields(calibrator, i)
+        found.append(calibrator.predict_one(score, **x))
+        calibrator.learn_one(score, y, w, t=times[i], **x)
+    return found
+
+
+# A constant rate ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_at_a_constant_rate_time_is_as_counting(name: str) -> None:
+    samples = stream(600)
+    times = [START + timedelta(seconds=i * MINUTE) for i in range(600)]
+    expected = MAKERS[name](counted).predict_learn_many(*samples)
+    found = MAKERS[name](timed).predict_learn_many(*samples, t=times)
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*SEGMENTS, *VENN_ABERS])
+def test_where_counting_looks_one_sample_ahead_time_does_not(name: str) -> None:
+    """What counts samples ages by one more before it predicts; a prediction has no time."""
+    samples, n = stream(600), 600
+    a, b = ALL[name](counted), ALL[name](timed)
+    expected = a.predict_learn_many(*samples, **columns(a, n))
+    found = b.predict_learn_many(*samples, t=(np.arange(n) * MINUTE), **columns(b, n))
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=0.02)
+    if name == "venn-abers":  # the maps are the same
+        np.testing.assert_allclose(
+            b.isotonic.predict_many([0.1, 0.5]), a.isotonic.predict_many([0.1, 0.5]), atol=1e-12
+        )
+
+
+def test_maps_of_all_labels_at_a_constant_rate() -> None:
+    raw = {"cat": 0.5, "dog": 0.3, "fox": 0.2}
+    for make in (
+        lambda length: TemperatureCalibrator(half_life=length(30)),
+        lambda length: TopLabelCalibrator(PlattCalibrator(half_life=length(30))),
+    ):
+        a, b = make(counted), make(timed)
+        assert b.needs_time
+        assert not a.needs_time
+        for i in range(200):
+            label = ["cat", "dog", "fox"][i * i % 3]
+            a.learn_one(raw, label)
+            b.learn_one(raw, label, t=START + timedelta(minutes=i))
+            if i % 50 == 0:
+                b = pickle.loads(pickle.dumps(b))
+                b = type(b).from_bytes(b.to_bytes())
+            expected = pytest.approx(list(a.predict_one(raw).values()), abs=1e-12)
+            assert list(b.predict_one(raw).values()) == expected
+        before = b.to_bytes()
+        with pytest.raises(ValueError, match="datetimes without a zone as before, got 5"):
+            b.learn_one(raw, "cat", t=5)
+        assert b.to_bytes() == before
+
+
+# Any times ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_batches_and_copies_learn_as_samples_do(name: str) -> None:
+    n = 300
+    samples, times = stream(n), irregular(n)
+    expected = learned_one_by_one(ALL[name](timed), samples, times)
+    calibrator, rng, found, start = ALL[name](timed), np.random.default_rng(3), [], 0
+    while start < n:
+        stop = min(n, start + int(rng.choice([1, 2, 5, 60])))
+        part = [column[start:stop] for column in samples]
+        x = {
+            key: {"shop": ["abc"[i % 3] for i in range(start, stop)]}
+            for key in columns(calibrator, 1)
+        }
+        found += calibrator.predict_learn_many(*part, t=times[start:stop], **x).tolist()
+        calibrator = pickle.loads(pickle.dumps(copy.deepcopy(calibrator)))
+        if "own" not in name:
+            calibrator = Calibrator.from_bytes(calibrator.to_bytes())
+        start = stop
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_time_that_goes_back_counts_as_equal(name: str) -> None:
+    samples, times = stream(200), irregular(200)
+    latest = np.maximum.accumulate(times).tolist()
+    expected = learned_one_by_one(ALL[name](timed), samples, latest)
+    assert learned_one_by_one(ALL[name](timed), samples, times) == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_predicting_does_not_advance_the_time(name: str) -> None:
+    calibrator, samples = ALL[name](timed), stream(50)
+    learned_one_by_one(calibrator, samples, irregular(50))
+    before = pickle.dumps(calibrator)
+    calibrator.predict_one(0.3, **fields(calibrator, 0))
+    calibrator.predict_many([0.3, 0.9], **columns(calibrator, 2))
+    assert pickle.dumps(calibrator) == before
+
+
+def test_predictions_of_a_venn_abers_pair_are_at_the_time_of_the_newest_sample() -> None:
+    calibrator = VennAbersCalibrator(half_life=timedelta(hours=1), prior=0.0)
+    calibrator.learn_one(0.5, 0, t=0.0)
+    calibrator.learn_one(0.5, 0, t=3_600.0)  # weights are 1/2 and 1
+    assert calibrator.predict_interval_one(0.5) == (0.0, 1.0 / 2.5)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("venn-abers", "venn-abers window")])
+def test_ten_thousand_half_lives_leave_nothing(name: str) -> None:
+    calibrator = ALL[name](timed)
+    learned_one_by_one(calibrator, stream(200), irregular(200))
+    t = 1e9
+    for _ in range(3):
+        t += 10_000 * 100 * MINUTE
+        calibrator.learn_one(0.3, 1.0, t=t, **fields(calibrator, 0))
+        assert 0.0 <= calibrator.predict_one(0.3, **fields(calibrator, 0)) <= 1.0
+    if isinstance(calibrator, IsotonicCalibrator):
+        assert calibrator.samples()[1].tolist() == [1.0]
+    if isinstance(calibrator, HistogramCalibrator):
+        assert calibrator._kept_scores()[0].tolist() == [0.3]
+
+
+def test_the_longest_gaps_are_finite() -> None:
+    for name, make in MAKERS.items():
+        calibrator = make(timed)
+        for t in (-1e308, 0.0, 1e308):
+            calibrator.learn_one(0.3, 1.0, t=t)
+            assert 0.0 <= calibrator.predict_one(0.3) <= 1.0, name
+
+
+# Oracles ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("window", [None, 600.0])
+@pytest.mark.parametrize("half_life", [None, 45.0, 3_000.0])
+def test_an_isotonic_map_is_that_of_the_aged_samples(
+    seed: int, window: float | None, half_life: float | None
+) -> None:
+    if window is None and half_life is None:
+        return
+    rng = np.random.default_rng(seed)
+    calibrator = IsotonicCalibrator(
+        "squared",
+        window=window and timedelta(seconds=window),
+        half_life=half_life and timedelta(seconds=half_life),
+        interpolation="step",
+    )
+    held: list[list[float]] = []  # score, label, weight, time
+    now = -math.inf
+    times = rng.choice(
+        [-50.0, 0.0, 1.0, 10.0, 100.0, 700.0], 150, p=[0.1, 0.2, 0.2, 0.3, 0.17, 0.03]
+    )
+    for t in np.cumsum(times).tolist():
+        score, y = float(rng.integers(0, 12)), float(rng.integers(0, 2))
+        w = float(rng.choice([1.0, 0.3, 5.0]))
+        calibrator.learn_one(score, y, w, t=t)
+        now = max(now, t)
+        held.append([score, y, w, now])
+        held = [row for row in held if window is None or now - row[3] < window]
+        if rng.random() < 0.1 and half_life is None:
+            score, y, w, _ = held[int(rng.integers(0, len(held)))]
+            calibrator.unlearn_one(score, y, w)
+            last = max(i for i, row in enumerate(held) if row[:3] == [score, y, w])
+            del held[last]  # the newest of equal ones
+        if rng.random() < 0.1:
+            calibrator = pickle.loads(pickle.dumps(calibrator))
+            calibrator = IsotonicCalibrator.from_bytes(calibrator.to_bytes())
+        calibrator._regression.check()
+        if not held:
+            continue
+        rows = np.array(held)
+        aged = rows[:, 2] * (1.0 if half_life is None else 2.0 ** ((rows[:, 3] - now) / half_life))
+        distinct, place = np.unique(rows[:, 0], return_inverse=True)
+        weights = np.bincount(place, aged)
+        sums = np.bincount(place, aged * rows[:, 1])
+        near = weights > 1e-9  # lighter ones are found, too, but with the digits of sums
+        found = calibrator.samples()
+        np.testing.assert_array_equal(found[0], distinct)
+        np.testing.assert_allclose(found[1][near], weights[near], rtol=1e-9)
+        fit = isotonic_regression(sums / weights, weights=weights).x
+        np.testing.assert_allclose(
+            calibrator.predict_many(distinct)[near], fit[near], rtol=0.0, atol=1e-7
+        )
+
+
+def test_platt_curvature_is_that_of_the_aged_samples() -> None:
+    half_life, gamma, prior = 300.0, 0.1, 100.0
+    calibrator = PlattCalibrator(half_life=timedelta(seconds=half_life), gamma=gamma, prior=prior)
+    theta, now = np.array([1.0, 0.0]), -math.inf
+    outer: list[np.ndarray] = []
+    times: list[float] = []
+    for score, y, w, t in zip(*stream(200), irregular(200), strict=True):
+        now = max(now, t)
+        z = np.array(
+            [math.log(p / (1.0 - p)) if (p := min(max(score, 1e-6), 1 - 1e-6)) else 0, 1.0]
+        )
+        error = 1.0 / (1.0 + math.exp(-float(theta @ z))) - y
+        outer.append(w * error**2 * np.outer(z, z))
+        times.append(now)
+        ages = (now - np.array(times)) / half_life
+        curvature = prior * np.eye(2) + np.tensordot(2.0**-ages, np.array(outer), 1)
+        theta = theta - np.linalg.solve(curvature, w * error * z) / gamma
+        calibrator.learn_one(score, y, w, t=t)
+        np.testing.assert_allclose([calibrator.slope, calibrator.intercept], theta, rtol=1e-9)
+
+
+def test_a_histogram_has_the_means_of_the_aged_samples() -> None:
+    calibrator = HistogramCalibrator(1, half_life=timedelta(minutes=7), prior=0.0)
+    ages: list[tuple[float, float, float]] = []
+    now = -math.inf
+    for score, y, w, t in zip(*stream(300), irregular(300), strict=True):
+        calibrator.learn_one(round(score * 10) / 10, y, w, t=t)  # no more scores than cells
+        now = max(now, t)
+        ages.append((w, y, now))
+        shares = [w * 2.0 ** ((t - now) / 420.0) for w, _, t in ages]
+        mean = math.fsum(s * y for s, (_, y, _) in zip(shares, ages, strict=True))
+        assert calibrator.predict_one(0.5) == pytest.approx(mean / math.fsum(shares), abs=1e-9)
+
+
+def test_a_sample_leaves_the_window_when_it_is_that_old() -> None:
+    calibrator = IsotonicCalibrator(window=timedelta(hours=24))
+    day = timedelta(days=1)
+    calibrator.learn_one(0.2, 0, t=START)
+    calibrator.learn_one(0.8, 1, t=START + day - timedelta(microseconds=1))
+    assert calibrator.n_samples == 2
+    calibrator.learn_one(0.9, 1, t=START + day)
+    assert calibrator.samples()[0].tolist() == [0.8, 0.9]
+    calibrator.learn_one(0.9, 1, t=START + 9 * day)  # a burst leaves at once
+    assert calibrator.n_samples == 1
+
+
+def test_a_window_that_counts_takes_no_byte_for_times() -> None:
+    by_count, by_time = IsotonicCalibrator(window=1_000), IsotonicCalibrator(window=timedelta(1))
+    for i in range(1_000):
+        by_count.learn_one(i / 1_000, i % 2)
+        by_time.learn_one(i / 1_000, i % 2, t=i)
+    more = sys.getsizeof(by_time._regression) - sys.getsizeof(by_count._regression)
+    assert 8_000 <= more <= 16_000
+
+
+def test_merged_maps_have_the_weights_of_their_ages() -> None:
+    kinds = {"half_life": timedelta(hours=1), "prior": 0.0}
+    for first, second in ((0.0, 3_600.0), (3_600.0, 0.0), (0.0, 1e9), (1e9, 0.0)):
+        a, b, both = (IsotonicCalibrator(**kinds) for _ in range(3))
+        a.learn_one(0.2, 1, t=first)
+        b.learn_one(0.2, 0, t=second)
+        for t, y in sorted([(first, 1), (second, 0)]):
+            both.learn_one(0.2, y, t=t)
+        a.merge(b)
+        assert a.predict_one(0.2) == pytest.approx(both.predict_one(0.2))
+        a.learn_one(0.2, 1, t=2e9)
+    c = IsotonicCalibrator(**kinds)
+    c.learn_one(0.2, 1, t=START)
+    with pytest.raises(ValueError, match="times of one kind"):
+        c.merge(b)
+    empty = IsotonicCalibrator(**kinds)
+    empty.merge(c)
+    with pytest.raises(ValueError, match="times of one kind"):
+        empty.learn_one(0.2, 1, t=1.0)
+
+
+# Hedges -------------------------------------------------------------------------------------------
+
+
+def test_a_late_label_ages_from_when_it_comes() -> None:
+    def make() -> HedgedCalibrator:
+        return HedgedCalibrator([IsotonicCalibrator(half_life=timedelta(hours=1), prior=0.0)])
+
+    late, prompt = make(), make()
+    for hedge in (late, prompt):
+        hedge.learn_one(0.5, 0, t=0.0)
+    ticket = late.serve_one(0.5).ticket
+    late.learn_one(0.5, 1, ticket=ticket, t=3_600.0)
+    prompt.learn_one(0.5, 1, t=3_600.0)
+    assert late.predict_one(0.5) == prompt.predict_one(0.5) == pytest.approx(2.0 / 3.0)
+
+
+def test_a_burst_closes_before_the_time_goes_on() -> None:
+    """Labels of a burst age from when each came, though they are learned later."""
+
+    def make() -> HedgedCalibrator:
+        return HedgedCalibrator([IsotonicCalibrator(half_life=timedelta(hours=1), prior=0.0)])
+
+    hedge = make()
+    tickets = [hedge.serve_one(0.5).ticket for _ in range(2)]
+    hedge.learn_one(0.5, 0, ticket=tickets[0], t=START)
+    hedge.learn_one(0.5, 0, ticket=tickets[1], t=START)
+    assert hedge._held
+    hedge = HedgedCalibrator.from_bytes(pickle.loads(pickle.dumps(hedge)).to_bytes())
+    assert hedge._held
+    assert hedge._kind == "naive"
+    hedge.learn_one(0.5, 1, t=START + timedelta(hours=1))
+    assert not hedge._held
+    assert hedge.predict_one(0.5) == pytest.approx(1.0 / (1.0 + 0.5 * 1.0 * 2.0), abs=0.2)
+    with pytest.raises(ValueError, match="times of one kind"):
+        hedge.learn_one(0.5, 1, t=START.replace(tzinfo=UTC))
+
+
+def test_a_group_is_learned_at_one_time() -> None:
+    for make in (mix, SEGMENTS["both"]):
+        a, b = make(counted), make(timed)
+        for i in range(40):
+            x = [{"shop": "a"}, {"shop": "b"}] if a.fields else None
+            a.learn_group([0.4, 0.6], [i % 2, i % 2], x=x)
+            b.learn_group([0.4, 0.6], [i % 2, i % 2], x=x, t=i * MINUTE)
+        found = b.predict_one(0.5, {"shop": "a"})
+        assert found == pytest.approx(a.predict_one(0.5, {"shop": "a"}), abs=0.02)
+        with pytest.raises(TypeError, match="`t` must be the time"):
+            b.learn_group([0.4, 0.6], [0, 0], x=[{"shop": "a"}] * 2)
+
+
+def test_calibrators_of_ones_own_get_the_time_that_was_given() -> None:
+    class Recorder(Calibrator):
+        needs_time = True
+
+        def __init__(self) -> None:
+            self.times: list[Any] = []
+
+        def learn_one(
+            self,
+            score: float,
+            y: float,
+            w: float = 1.0,
+            *,
+            x: Any = None,
+            ticket: Any = None,
+            t: Any = None,
+        ) -> None:
+            self.times.append(t)
+
+        def predict_one(self, score: float, x: Any = None) -> float:
+            return score
+
+        def _check_labels(self, y: Any) -> Any:
+            return np.array(y, dtype=np.float64)
+
+    zone = timezone(timedelta(hours=5))
+    given: list[list[Any]] = [
+        [START, START + timedelta(microseconds=7)],
+        [START.replace(tzinfo=zone), START.replace(tzinfo=zone) + timedelta(days=9)],
+        [3.5, 1e9 + 1 / 3],
+    ]
+    for times in given:
+        hedge = HedgedCalibrator([Recorder(), PlattCalibrator()])
+        assert hedge.needs_time
+        hedge.learn_one(0.5, 1, t=times[0])
+        hedge.learn_many([0.5, 0.4], [1, 0], t=times)
+        hedge.learn_group([0.5, 0.4], [1, 0], t=times[1])
+        (recorder, platt) = hedge._calibrators
+        assert recorder.times == [times[0], *times, times[1], times[1]]  # type: ignore[attr-defined]
+        assert not platt.needs_time
+
+
+# Times that are given -----------------------------------------------------------------------------
+
+
+def test_what_does_not_need_a_time_ignores_it() -> None:
+    for calibrator in (PlattCalibrator(half_life=5), IsotonicCalibrator(), HedgedCalibrator()):
+        assert not calibrator.needs_time
+        calibrator.learn_one(0.5, 1, t="anything")
+        calibrator.learn_many([0.5], [1], t=object())
+        twin = calibrator.clone()
+        twin.learn_many([0.5, 0.5], [1, 1])
+        assert twin.to_bytes() == calibrator.to_bytes()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bad_times_change_nothing(name: str) -> None:
+    calibrator = ALL[name](timed)
+    assert calibrator.needs_time
+    x, many = fields(calibrator, 0), columns(calibrator, 2)
+    bad: list[Any] = [None, "now", math.nan, math.inf, [1.0], pd.NaT, np.datetime64("NaT"), 10**400]
+    for kind in (None, 60.0, START, START.replace(tzinfo=UTC)):
+        fresh = ALL[name](timed)
+        others = {60.0: [START], START: [60.0, START.replace(tzinfo=UTC)]}.get(kind, [])
+        if kind is not None:
+            fresh.learn_one(0.5, 1.0, t=kind, **x)
+        before = pickle.dumps(fresh)
+        for t in [*bad, *others]:
+            with pytest.raises((TypeError, ValueError), match="`t` must"):
+                fresh.learn_one(0.5, 1.0, t=t, **x)
+            good = 60.0 if kind is None else kind
+            with pytest.raises((TypeError, ValueError), match="`t` must"):
+                fresh.predict_learn_many([0.5, 0.6], [1.0, 0.0], t=[good, t], **many)
+            assert pickle.dumps(fresh) == before
+        for times in (None, 5.0, [1.0], "ab"):
+            with pytest.raises((TypeError, ValueError), match="`t` must"):
+                fresh.learn_many([0.5, 0.6], [1.0, 0.0], t=times, **many)
+        if kind is not None:
+            with pytest.raises(ValueError, match=r"`y`|label"):
+                fresh.learn_one(0.5, math.nan, t=kind, **x)
+        assert pickle.dumps(fresh) == before
+
+
+def test_the_message_says_what_to_write() -> None:
+    calibrator = PlattCalibrator(half_life=timedelta(days=1))
+    with pytest.raises(TypeError, match=r"since PlattCalibrator forgets by time; pass t=datetime"):
+        calibrator.learn_one(0.5, 1)
+    with pytest.raises(TypeError, match="with a time for each sample"):
+        calibrator.learn_many([0.5], [1])
+
+
+def test_batches_take_times_of_any_container() -> None:
+    samples = stream(5)
+    naive = [START + timedelta(seconds=7 * i) for i in range(5)]
+    aware = [time.replace(tzinfo=timezone(timedelta(hours=-3))) for time in naive]
+    kinds: dict[str, list[Any]] = {
+        "naive": [naive, pd.Series(naive), np.array(naive, "datetime64[s]"), tuple(naive)],
+        "aware": [aware, pd.Series(aware), pd.DatetimeIndex(aware), np.array(aware, object)],
+        "seconds": [[0, 7, 14.0, 21, 28], np.arange(0, 35, 7), pd.Series(np.arange(5) * 7.0)],
+    }
+    for kind, containers in kinds.items():
+        for times in containers:
+            calibrator = PlattCalibrator(half_life=timedelta(seconds=9))
+            calibrator.learn_many(*samples, t=times)
+            assert calibrator._kind == kind
+            expected = PlattCalibrator(half_life=timedelta(seconds=9))
+            for sample, t in zip(zip(*samples, strict=True), list(times), strict=True):
+                expected.learn_one(*sample, t=t)
+            assert calibrator.slope == expected.slope
+            assert list(as_times(times, 5)) == list(times)
+    calibrator = PlattCalibrator(half_life=timedelta(seconds=9))
+    calibrator.learn_many([], [], t=[])
+    assert calibrator._kind is None
+
+
+def test_seconds_are_those_since_1970() -> None:
+    assert as_seconds(datetime(1969, 12, 31, 23, 59, 59, 500_000)) == (-0.5, "naive")
+    assert as_seconds(np.datetime64("1970-01-01T00:01")) == (60.0, "naive")
+    assert as_seconds(pd.Timestamp("1970-01-01 01:00+01:00")) == (0.0, "aware")
+    assert as_seconds(True) == (1.0, "seconds")
+    assert as_seconds(datetime.min)[0] < as_seconds(datetime.max)[0]
+
+
+def test_unknown_labels_are_only_predicted() -> None:
+    samples, n = stream(90), 90
+    times = irregular(n)
+    labels = np.array(samples[1])
+    labels[::3] = math.nan
+    for name in SEGMENTS:
+        a, b = ALL[name](timed), ALL[name](timed)
+        found = a.predict_learn_many(samples[0], labels, t=times, **columns(a, n))
+        for i in range(n):
+            x = fields(b, i)
+            assert found[i] == b.predict_one(samples[0][i], **x)
+            if labels[i] == labels[i]:
+                b.learn_one(samples[0][i], labels[i], t=times[i], **x)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_reads_a_batch_gives_what_learns_it(name: str) -> None:
+    """Stores and wrappers read all contexts first, and then learn parts of them."""
+    from streamcal.calibration.context import Contexts
+
+    scores, labels, weights = (np.array(column) for column in stream(40))
+    times = irregular(40)
+    labels[5:9] = math.nan
+    a, b = MAKERS[name](timed), MAKERS[name](timed)
+    read = a._read_contexts(Contexts(t=times), 40)
+    assert read is not None
+    order = np.arange(40) % 2
+    for part in (order == 0, order == 1):
+        found = a._predict_learn_read(read[part], scores[part], labels[part], weights[part])
+        for i, value in zip(np.flatnonzero(part), found, strict=True):
+            assert value == b.predict_one(scores[i])
+            if labels[i] == labels[i]:
+                b.learn_one(scores[i], labels[i], weights[i], t=times[i])
+    assert a._sampler() is None
+
+
+# Parameters and states ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "length", [timedelta(0), timedelta(days=-1), timedelta(microseconds=-1), pd.Timedelta(1, "ns")]
+)
+def test_lengths_must_be_at_least_a_microsecond(length: timedelta) -> None:
+    for make in (PlattCalibrator, BetaCalibrator, HistogramCalibrator, IsotonicCalibrator):
+        with pytest.raises(ValueError, match="`half_life` must be a timedelta of at least 1 micro"):
+            make(half_life=length)
+    with pytest.raises(ValueError, match="`window` must be a timedelta of at least 1 microsecond"):
+        VennAbersCalibrator(window=length)
+    with pytest.raises(ValueError, match="`half_life` must be a timedelta of at least 1 micro"):
+        SegmentCalibrator(["shop"], half_life=length)
+    PlattCalibrator(half_life=timedelta(microseconds=1)).learn_one(0.5, 1, t=0)
+
+
+def test_what_counts_samples_refuses_a_timedelta() -> None:
+    with pytest.raises(ValueError, match="`window` must be a positive int"):
+        AnytimeCalibrator("absolute", window=timedelta(days=1))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_clones_and_states_keep_lengths(name: str) -> None:
+    calibrator = ALL[name](timed)
+    learned_one_by_one(calibrator, stream(30), irregular(30))
+    twin = calibrator.clone()
+    assert twin.needs_time
+    assert twin._kind is None
+    assert twin._parameters().keys() == calibrator._parameters().keys()
+    if "own" in name:
+        return
+    restored = Calibrator.from_bytes(calibrator.to_bytes())
+    assert restored.needs_time
+    assert restored.to_bytes() == calibrator.to_bytes()
+    assert repr(restored) == repr(calibrator)
+    with pytest.raises(ValueError, match="numbers of seconds as before"):
+        restored.learn_one(0.5, 1, t=START, **fields(restored, 0))
+
+
+BAD_CLOCKS: list[dict[str, Any]] = [
+    {"now": math.nan},
+    {"now": math.inf},
+    {"now": "1"},
+    {"now": None},
+    {"now": True},
+    {"kind": "sundial"},
+    {"kind": 1},
+    {"kind": ["seconds"]},
+]
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if "own" not in n])
+def test_crafted_clocks_are_refused(name: str) -> None:
+    calibrator = ALL[name](timed)
+    learned_one_by_one(calibrator, stream(30), irregular(30))
+    state = decode(calibrator.to_bytes())
+    changes = [c for c in BAD_CLOCKS if set(c) <= set(state.fields)]
+    assert changes
+    for change in [*changes, *({"passed": value} for value in (-1.0, math.nan, "x"))]:
+        if set(change) <= set(state.fields):
+            data = encode(state.kind, {**state.fields, **change}, state.arrays)
+            with pytest.raises(ValueError, match="`data`"):
+                Calibrator.from_bytes(data)
+    for missing in ("now", "kind"):
+        rest = {key: value for key, value in state.fields.items() if key != missing}
+        if rest != state.fields:
+            with pytest.raises(ValueError, match="`data`"):
+                Calibrator.from_bytes(encode(state.kind, rest, state.arrays))
+
+
+def test_crafted_times_of_a_window_are_refused() -> None:
+    calibrator = IsotonicCalibrator(window=timedelta(minutes=10))
+    for i in range(20):
+        calibrator.learn_one(i / 20, i % 2, t=60.0 * i)
+    state = decode(calibrator.to_bytes())
+    times = state.arrays["times"]
+    assert times.tolist() == [60.0 * i for i in range(10, 20)]
+    crafted = [times[:-1], times[::-1].copy(), times - 60.0, times + 1.0, np.full(10, np.nan)]
+    crafted += [np.array(times, dtype=np.int64), np.where(times == 600.0, -np.inf, times)]
+    for other in crafted:
+        data = encode(state.kind, state.fields, {**state.arrays, "times": other})
+        with pytest.raises(ValueError, match="`data`"):
+            Calibrator.from_bytes(data)
+    without = {name: array for name, array in state.arrays.items() if name != "times"}
+    with pytest.raises(ValueError, match="`data`"):
+        Calibrator.from_bytes(encode(state.kind, state.fields, without))
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [[1], ["1", 0, 0], [10**12, 0, 0], [None, 0, 0], 5, [1.5, 0, 0], [0, 0, 0], [math.nan, 0, 0]],
+)
+def test_crafted_lengths_are_refused(packed: Any) -> None:
+    state = decode(PlattCalibrator(half_life=timedelta(days=1)).to_bytes())
+    parameters = {**state.fields["parameters"], "half_life": {"timedelta": packed}}
+    with pytest.raises(ValueError, match="`data`"):
+        Calibrator.from_bytes(
+            encode(state.kind, {**state.fields, "parameters": parameters}, state.arrays)
+        )
+
+
+def test_held_labels_need_times() -> None:
+    hedge = mix(timed)
+    tickets = [hedge.serve_one(0.5).ticket for _ in range(3)]
+    for ticket, minute in zip(tickets[:2], (0, 5), strict=True):
+        hedge.learn_one(0.5, 0, ticket=ticket, t=START + timedelta(minutes=minute))
+    state = decode(hedge.to_bytes())
+    begin = (START - datetime(1970, 1, 1)).total_seconds()
+    assert state.arrays["times"].tolist() == [begin, begin + 300.0]
+    crafted: list[dict[str, Any]] = [
+        {"times": np.array([begin])},
+        {"times": np.array([begin, np.nan])},
+        {"times": np.array([begin, np.inf])},
+        {"times": np.array([[begin, begin]])},
+    ]
+    for change in crafted:
+        with pytest.raises(ValueError, match="`data`"):
+            Calibrator.from_bytes(encode(state.kind, state.fields, state.arrays | change))
+    with pytest.raises(ValueError, match="`data`"):
+        Calibrator.from_bytes(encode(state.kind, state.fields | {"kind": None}, state.arrays))
