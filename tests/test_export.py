@@ -351,7 +351,9 @@ def test_text_is_null_in_sqlite(name: str) -> None:
     calibrator = taught(MADE[name]())
     with sqlite3.connect(":memory:") as database:
         database.execute("CREATE TABLE t (p TEXT, number TEXT)")
-        database.execute("INSERT INTO t VALUES ('0.3', '0.3'), (1e-7, 1e-7), ('abc', 0), (x'31', 1)")
+        database.execute(
+            "INSERT INTO t VALUES ('0.3', '0.3'), (1e-7, 1e-7), ('abc', 0), (x'31', 1)"
+        )
         sql = calibrator.export("sql", column="p")
         assert database.execute(f"SELECT {sql} FROM t").fetchall() == [(None,)] * 4
         cast = f"SELECT {sql} FROM (SELECT CAST(number AS REAL) AS p FROM t)"
