@@ -20,7 +20,6 @@ from streamcal.export.curve import linear, logistic
 from streamcal.export.description import Description
 from streamcal.export.maps import Knots
 
-
 _BLANK = " \t\r\n\ufeff"  # before JSON; the last one is a byte order mark
 
 
