@@ -36,6 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calibrator = IsotonicCalibrator()
         calibrator.learn_many([0.2, 0.5, 0.7], [0, 1, 1])
         own.save({"one": calibrator, "key:7": calibrator, "all": TemperatureCalibrator()}, 3)
+    Store(folder / "empty.db").close()
     return folder
 
 
@@ -56,7 +57,7 @@ def test_a_run_is_exported_in_each_format(made: Path, tmp_path: Path) -> None:
 
 def test_standard_output_needs_a_format(made: Path) -> None:
     done = run("export", made / "run.db", "--to", "-", "--format", "sql")
-    assert done.stdout.startswith('CASE WHEN "score" >=')
+    assert done.stdout.startswith('CASE WHEN +"score" >=')
     assert done.stderr == ""
     assert "--format be given" in run("export", made / "run.db", "--to", "-", status=2).stderr
 
@@ -85,6 +86,9 @@ def test_keys_are_chosen(made: Path, tmp_path: Path) -> None:
         (["own.db", "--key", "all"], "is a TemperatureCalibrator; only calibrators of one score"),
         (["in.csv"], "in.csv is not a store"),
         (["none.db"], "there is no file"),
+        (["empty.db"], "empty.db has no calibrator yet: nothing was committed"),
+        (["empty.db", "--key", "7"], "empty.db has no calibrator yet"),
+        (["run.db", "--column", "\udcff"], "`--column` must be text that UTF-8 can hold"),
         (["run.db", "--error", "0"], r"`--error` must lie in [1e-10, 0.1], got 0.0"),
         (["run.db", "--max-knots", "1"], "`--max-knots` must be at least"),
         (["run.db", "--answer", "lower"], "`--answer` is for a VennAbersCalibrator"),

@@ -356,7 +356,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         >>> calibrator = IsotonicCalibrator(prior=0)
         >>> calibrator.learn_many([0.25, 0.5, 0.75], [0, 1, 1])
         >>> print(calibrator.export("sql", column="p"))
-        CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+        CASE WHEN +"p" >= -1.7e308 AND +"p" <= 1.7e308 THEN
         CASE WHEN "p" < 0.25e0 THEN 0.0e0
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END
@@ -533,11 +533,12 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
                 self.learn_one(score, y, w, **self._keywords(read[i]))
         return values
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
+    def _sampler(self) -> Callable[..., float] | None:
         """Return what `_predict_learn_read` does, for one sample that was checked; None: no such.
 
-        It takes score, label and weight, and returns the prediction. There is one for compiled
-        calibrators without fields.
+        It takes score, label, weight and, where needed, the time in seconds; it returns the
+        prediction. There is one for compiled calibrators without fields, if they need no time or
+        have learned a sample: then they know the kind of times.
         """
         return None
 

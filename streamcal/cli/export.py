@@ -25,7 +25,7 @@ EXAMPLES = (
 _MAP = "Map"
 _MOST_NAMED = 5
 # How a file begins that may be replaced.
-_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN "', b"\x08\x08\x12\tstreamcal")
+_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN +"', b"\x08\x08\x12\tstreamcal")
 
 
 class MapFormat(StrEnum):
@@ -178,6 +178,8 @@ def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", st
         )
     states = store.keys()
     names = [name for name in states if name not in (TIMELINE, EXPIRY)]
+    if not names:
+        raise ValueError(f"{path} has no calibrator yet: nothing was committed")
     if key is None:
         if len(names) != 1:
             raise ValueError(f"{path} has {len(names):,} states: choose one by --key{_some(names)}")
