@@ -115,6 +115,16 @@ def in_sqlite(expression: str, scores: Any) -> Any:
     return [value for (value,) in found]
 
 
+@pytest.mark.parametrize("made", [PlattCalibrator(), IsotonicCalibrator()])
+def test_text_is_null_in_sqlite(made: Any) -> None:
+    made.learn_many([0.2, 0.5, 0.7], [0, 1, 1])
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE t (p TEXT)")  # as `.import` makes columns of a CSV
+        database.execute("INSERT INTO t VALUES ('0.3')")
+        (found,) = database.execute(f"SELECT {made.export('sql', column='p')} FROM t").fetchall()
+    assert found == (None,)
+
+
 def in_duckdb(expression: str, scores: Any) -> Any:
     duckdb = pytest.importorskip("duckdb")
     frame = {'a "score"': np.asarray(scores, dtype=np.float64)}

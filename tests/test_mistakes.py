@@ -98,6 +98,8 @@ CALIBRATORS = [
     ),
     *of(
         "",
+        ("IsotonicCalibrator(window='30d')", "`window` must be a number of samples or a timedelta"),
+        ("IsotonicCalibrator(half_life='2d')", "such as timedelta(days=7), got '2d'"),
         ("IsotonicCalibrator(window=0)", "`window` must be a positive int or None, got 0"),
         ("IsotonicCalibrator(window=1.5)", "`window` must be a positive int or None, got 1.5"),
         ("IsotonicCalibrator(window=1000.0)", "`window` must be a positive int", "; write 1000"),

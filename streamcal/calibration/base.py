@@ -345,7 +345,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         Notes
         -----
         Finite scores outside the range of the map have the answer of its nearest end. NULL, NaN and
-        scores beyond 1.7e308 are NULL in SQL; NaN and infinite ones are NaN in ONNX.
+        scores beyond 1.7e308 are NULL in SQL, and text is in SQLite; NaN and infinite scores are
+        NaN in ONNX.
 
         The ONNX model has an input ``score`` of shape [n], and an output ``calibrated`` of that
         shape. It uses operators of opset 17 only, and computes in double precision.
@@ -356,7 +357,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         >>> calibrator = IsotonicCalibrator(prior=0)
         >>> calibrator.learn_many([0.25, 0.5, 0.75], [0, 1, 1])
         >>> print(calibrator.export("sql", column="p"))
-        CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+        CASE WHEN +"p" >= -1.7e308 AND +"p" <= 1.7e308 THEN
         CASE WHEN "p" < 0.25e0 THEN 0.0e0
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END

@@ -330,6 +330,7 @@ def check_forgetting(half_life: Any) -> None:
     if isinstance(half_life, timedelta):
         check_span(half_life, "half_life")
     else:
+        check_no_other_span(half_life, "half_life")
         check_half_life(half_life)
 
 
@@ -338,7 +339,35 @@ def check_window(window: Any) -> None:
     if isinstance(window, timedelta):
         check_span(window, "window")
     else:
+        check_no_other_span(window, "window")
         check_count(window, "window", optional=True)
+
+
+def check_no_other_span(span: Any, name: str) -> None:
+    """Raise for a duration that is no timedelta.
+
+    Examples
+    --------
+    >>> check_no_other_span("2d", "half_life")
+    Traceback (most recent call last):
+    ...
+    TypeError: `half_life` must be a number of samples or a timedelta, such as timedelta(days=7), \
+got '2d'
+    """
+    if isinstance(span, np.timedelta64) or (isinstance(span, str) and not _is_number(span)):
+        raise TypeError(
+            f"`{name}` must be a number of samples or a timedelta, such as timedelta(days=7),"
+            f" got {span!r}"
+        )
+
+
+def _is_number(text: str) -> bool:
+    """Return whether text is a number; its message is another one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_span(span: timedelta, name: str) -> None:
