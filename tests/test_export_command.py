@@ -38,6 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calibrator = IsotonicCalibrator()
         calibrator.learn_many([0.2, 0.5, 0.7], [0, 1, 1])
         own.save({"one": calibrator, "key:7": calibrator, "all": TemperatureCalibrator()}, 3)
+    Store(folder / "empty.db").close()
     return folder
 
 
@@ -101,6 +102,9 @@ def test_what_waits_for_labels_is_no_choice(tmp_path: Path) -> None:
         (["own.db", "--key", "all"], "is a TemperatureCalibrator; only calibrators of one score"),
         (["in.csv"], "in.csv is not a store"),
         (["none.db"], "there is no file"),
+        (["empty.db"], "empty.db has no calibrator yet: nothing was committed"),
+        (["empty.db", "--key", "7"], "empty.db has no calibrator yet"),
+        (["run.db", "--column", "\udcff"], "`--column` must be text that UTF-8 can hold"),
         (["run.db", "--error", "0"], r"`--error` must lie in [1e-10, 0.1], got 0.0"),
         (["run.db", "--max-knots", "1"], "`--max-knots` must be at least"),
         (["run.db", "--answer", "lower"], "`--answer` is for a VennAbersCalibrator"),

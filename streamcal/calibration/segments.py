@@ -42,7 +42,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_calibrator, predict_learn_known
-from streamcal.calibration.clock import Time, Times, check_no_other_span, check_span
+from streamcal.calibration.clock import Time, Times, check_span
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues, field_column
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
@@ -193,7 +193,6 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             check_span(half_life, "half_life")
             length = half_life.total_seconds()
         else:
-            check_no_other_span(half_life, "half_life")
             check_within(half_life, "half_life", f"[0.1, {_LONGEST_HALF_LIFE:g}]")
             length = float(half_life)
         prototype = HedgedCalibrator() if base is None else base

@@ -182,6 +182,8 @@ def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", st
         )
     states = store.keys()
     names = [name for name in states if name not in (TIMELINE, EXPIRY)]
+    if not names:
+        raise ValueError(f"{path} has no calibrator yet: nothing was committed")
     if key is None:
         if 1 < len(names) <= _MOST_NAMED:  # a run with labels by id also has what waits for them
             names = [name for name in names if _may_be_meant(store, name)]

@@ -3,8 +3,7 @@
 Knots are a search tree of ``CASE``: a row is compared with some tens of n scores. Numbers have
 an exponent, since a database takes ``0.5`` for a decimal fraction and ``0.5e0`` for a float. NULL
 is no number and falls through, as do NaN and infinities, which some databases sort above all
-numbers. The plus in front of a column is for SQLite, which compares a column of text with numbers
-as text: without it a formula would be wrong there, in silence; with it text is above all numbers.
+numbers. SQLite compares text in a column of text with text, but not with a + before it.
 """
 
 from itertools import pairwise
@@ -31,6 +30,8 @@ def quoted(column: object) -> str:
         raise TypeError(f"`column` must be the name of a column, got {column!r}")
     if not column or "\0" in column:
         raise ValueError(f"`column` must be a name without a zero character, got {column!r}")
+    if any("\ud800" <= character <= "\udfff" for character in column):
+        raise ValueError(f"`column` must be text that UTF-8 can hold, got {column!r}")
     return '"' + column.replace('"', '""') + '"'
 
 
