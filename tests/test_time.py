@@ -28,7 +28,7 @@ from streamcal.calibration import (
     TopLabelCalibrator,
     VennAbersCalibrator,
 )
-from streamcal.calibration.clock import as_seconds, as_times
+from streamcal.calibration.clock import as_seconds, as_times, pack_time, unpack_time
 
 START = datetime(2024, 3, 1)
 MINUTE = 60.0
@@ -407,6 +407,22 @@ def test_merged_maps_have_the_weights_of_their_ages() -> None:
         empty.learn_one(0.2, 1, t=1.0)
 
 
+def test_a_merge_that_is_refused_changes_no_time() -> None:
+    full = IsotonicCalibrator(half_life=timedelta(hours=1), prior=0.0)
+    full.learn_one(0.2, 1, t=1e6)
+    state = decode(full.to_bytes())
+    counts = np.full_like(state.arrays["counts"], 2**53)
+    full = IsotonicCalibrator.from_bytes(
+        encode(state.kind, state.fields, state.arrays | {"counts": counts})
+    )
+    for one in (IsotonicCalibrator(half_life=timedelta(hours=1), prior=0.0) for _ in range(2)):
+        one.learn_one(0.2, 0, t=0.0)
+        before = one.to_bytes()
+        with pytest.raises(ValueError, match=r"at most 2\*\*53 samples"):
+            one.merge(full)
+        assert one.to_bytes() == before
+
+
 # Hedges -------------------------------------------------------------------------------------------
 
 
@@ -572,6 +588,54 @@ def test_batches_take_times_of_any_container() -> None:
     assert calibrator._kind is None
 
 
+def test_arrays_of_arrow_keep_their_zone() -> None:
+    pa = pytest.importorskip("pyarrow")
+    aware = [START.replace(tzinfo=timezone(timedelta(hours=2))), START.replace(tzinfo=UTC)]
+    for times in (pa.array(aware), pa.chunked_array([aware])):
+        assert as_times(times, 2).kind == "aware"
+        assert list(as_times(times, 2)) == aware
+    assert as_times(pa.array([START]), 1).kind == "naive"
+
+
+@pytest.mark.parametrize("text", ["20000-01-01", "-0001-01-01", "292277026596-01-01T00"])
+def test_times_beyond_the_years_of_a_datetime_are_refused(text: str) -> None:
+    """They would overflow, or their microseconds would be taken for seconds."""
+    far = np.datetime64(text)
+    for bad in (lambda: as_seconds(far), lambda: as_times(np.array([far]), 1)):
+        with pytest.raises(ValueError, match="`t` must be of the years 1 to 9999"):
+            bad()
+
+
+def test_one_time_is_read_as_those_of_an_array() -> None:
+    for year in (1, 1600, 1969, 2024, 2300, 9999):
+        for i in range(50):
+            t = datetime(year, 1, 1) + timedelta(microseconds=86_399_876_543 * 20 * i // 3)
+            array = np.array([t], "datetime64[us]")
+            assert as_times(array, 1).seconds[0] == as_seconds(t)[0] == as_seconds(array[0])[0]
+    stamp = pd.Timestamp("2020-01-01 00:00:00.123456789")
+    for each in (stamp, stamp.tz_localize("UTC")):
+        assert as_times(pd.Series([each]), 1).seconds[0] == as_seconds(each)[0]
+
+
+def test_the_first_and_last_datetimes_are_times() -> None:
+    zones = [None, UTC, timezone(timedelta(hours=23)), timezone(timedelta(hours=-23))]
+    for t in (each.replace(tzinfo=zone) for each in (datetime.min, datetime.max) for zone in zones):
+        times = as_times([t], 1)
+        assert as_seconds(unpack_time(pack_time(t))) == pytest.approx(as_seconds(times[0]))
+        hedge = mix(timed)
+        hedge.learn_many([0.5], [1], t=[t])
+        assert mix(timed).from_bytes(hedge.to_bytes()).to_bytes() == hedge.to_bytes()
+    for packed in ([3e11, "naive"], [-7e10, "aware"]):
+        with pytest.raises(ValueError, match="years 1 to 9999"):
+            unpack_time(packed)
+
+
+@pytest.mark.parametrize("times", [{1.0, 2.0}, frozenset((1.0, 2.0)), {1.0: 0, 2.0: 0}])
+def test_times_without_an_order_are_refused(times: Any) -> None:
+    with pytest.raises(TypeError, match="`t` must be a sequence"):
+        as_times(times, 2)
+
+
 def test_seconds_are_those_since_1970() -> None:
     assert as_seconds(datetime(1969, 12, 31, 23, 59, 59, 500_000)) == (-0.5, "naive")
     assert as_seconds(np.datetime64("1970-01-01T00:01")) == (60.0, "naive")
@@ -613,7 +677,29 @@ def test_what_reads_a_batch_gives_what_learns_it(name: str) -> None:
             assert value == b.predict_one(scores[i])
             if labels[i] == labels[i]:
                 b.learn_one(scores[i], labels[i], weights[i], t=times[i])
-    assert a._sampler() is None
+
+
+@pytest.mark.parametrize("name", MAKERS | VENN_ABERS)
+def test_a_compiled_call_learns_as_a_sample_does(name: str) -> None:
+    """Stores learn few samples of many keys by calls that take the seconds."""
+    scores, labels, _ = stream(60)
+    times = irregular(60)
+    a, b = ALL[name](timed), ALL[name](timed)
+    assert a._sampler() is None  # the kind of times is not known
+    a.learn_one(0.5, 1.0, t=START)
+    b.learn_one(0.5, 1.0, t=START)
+    call = a._sampler()
+    if call is None:
+        assert not a._learns_times() or "own" in name or "venn" in name
+        return
+    origin = as_seconds(START)[0]
+    for i, (score, y, t) in enumerate(zip(scores, labels, times, strict=True)):
+        label, seconds = (math.nan if i % 5 == 4 else y), origin + t
+        assert call(score, label, 2.0, seconds) == b.predict_one(score)
+        if label == label:
+            b.learn_one(score, label, 2.0, t=START + timedelta(seconds=t))
+    if "own" not in name:
+        assert a.to_bytes() == b.to_bytes()
 
 
 # Parameters and states ----------------------------------------------------------------------------

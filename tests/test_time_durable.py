@@ -272,6 +272,21 @@ def test_keys_expire_by_count(tmp_path: Path) -> None:
         assert list(keyed) == ["new"]
 
 
+def test_another_kind_of_time_is_refused_after_a_revert(tmp_path: Path) -> None:
+    with Store(tmp_path / "state.db") as store:
+        keyed = KeyedCalibrator(PlattCalibrator(half_life=timedelta(hours=1)), store=store)
+        keyed.learn_group("a", [], [], t=at(0))  # this key learns nothing, and no kind
+        keyed.learn_one("b", 0.5, 1, t=at(0))
+        with pytest.raises(ValueError, match="`t` must have times of one kind"):
+            keyed.learn_one("c", 0.5, 1, t=aware(0))
+        keyed.revert()
+        keyed.learn_one("b", 0.5, 1, t=aware(0))  # nothing was saved
+        keyed.save()
+        keyed.revert()
+        with pytest.raises(ValueError, match="`t` must have times of one kind"):
+            keyed.learn_one("c", 0.5, 1, t=at(0))
+
+
 def test_another_kind_of_time_is_refused_when_a_run_continues(tmp_path: Path) -> None:
     with Store(tmp_path / "state.db") as store:
         run([Event(0.5, 1, t=at(0))], DecayedMean(), lambda _, p: None, store)

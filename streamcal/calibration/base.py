@@ -533,11 +533,12 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
                 self.learn_one(score, y, w, **self._keywords(read[i]))
         return values
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
+    def _sampler(self) -> Callable[..., float] | None:
         """Return what `_predict_learn_read` does, for one sample that was checked; None: no such.
 
-        It takes score, label and weight, and returns the prediction. There is one for compiled
-        calibrators without fields.
+        It takes score, label, weight and, where needed, the time in seconds; it returns the
+        prediction. There is one for compiled calibrators without fields, if they need no time or
+        have learned a sample: then they know the kind of times.
         """
         return None
 

@@ -6,8 +6,9 @@ and a service that runs can't refuse an event.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, overload
 
@@ -26,11 +27,14 @@ _MICROSECONDS = "datetime64[us]"
 
 
 def _aware(seconds: float) -> Time:
-    return _EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)
+    return _naive(seconds).replace(tzinfo=UTC)
 
 
-def _naive(seconds: float) -> Time:
-    return _EPOCH + timedelta(seconds=seconds)
+def _naive(seconds: float) -> datetime:
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:  # `datetime.max` in seconds is rounded up; a zone may move a time out
+        return datetime.max if seconds > 0.0 else datetime.min
 
 
 _MAKERS: dict[str, Callable[[float], Time]] = {"aware": _aware, "naive": _naive, "seconds": float}
@@ -68,8 +72,11 @@ def as_seconds(t: Any) -> tuple[float, str]:
     if kind is datetime and t.tzinfo is not None:
         return t.timestamp(), "aware"
     if isinstance(t, np.datetime64) and not np.isnat(t):
+        _check_years(np.array([t]))
         t = t.astype(_MICROSECONDS).item()
     if isinstance(t, datetime) and t == t:
+        if hasattr(t, "to_pydatetime"):  # of pandas; without nanoseconds, as in an array
+            t = t.to_pydatetime(warn=False)
         if t.tzinfo is None:
             return t.replace(tzinfo=UTC).timestamp(), "naive"
         return t.timestamp(), "aware"
@@ -156,6 +163,8 @@ def as_times(t: Any, n_samples: int) -> Times:
     if isinstance(t, Times):
         _check_length(t, n_samples)
         return t
+    if hasattr(t, "to_pylist"):  # of Arrow, whose arrays for NumPy have no zone
+        t = t.to_pylist()
     dtype = getattr(t, "dtype", None)
     zone = getattr(dtype, "tz", getattr(dtype, "time_zone", None))
     if zone is not None and hasattr(getattr(t, "dt", None), "tz_convert"):  # a Series of pandas
@@ -165,9 +174,9 @@ def as_times(t: Any, n_samples: int) -> Times:
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "Mfiu":
         _check_length(array, n_samples)
         if array.dtype.kind == "M":
-            missing = np.isnat(array)
-            seconds = array.astype(_MICROSECONDS).astype(np.int64) / 1e6
-            kind = "naive"
+            missing, kind = np.isnat(array), "naive"
+            _check_years(array[~missing])
+            seconds = _in_seconds(array.astype(_MICROSECONDS).astype(np.int64))
         else:
             seconds = array.astype(np.float64)
             missing, kind = ~np.isfinite(seconds), "seconds"
@@ -183,6 +192,21 @@ def as_times(t: Any, n_samples: int) -> Times:
     return Times(seconds, next(iter(kinds), None))
 
 
+def _check_years(times: NDArray[np.datetime64]) -> None:
+    """Raise unless times are of the years of a `datetime`: others overflow in microseconds."""
+    years = times.astype("datetime64[Y]").astype(np.int64) + 1970
+    bad = (years < MINYEAR) | (years > MAXYEAR)
+    if bad.any():
+        raise ValueError(f"`t` must be of the years {MINYEAR} to {MAXYEAR}, got {times[bad][0]!r}")
+
+
+def _in_seconds(microseconds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return microseconds as seconds, rounded once, as those of one `datetime` are."""
+    if (abs(microseconds // 2) > 2**52).any():
+        return np.array([each / 10**6 for each in microseconds.tolist()])
+    return microseconds / 1e6
+
+
 def as_time_list(t: Any, n_samples: int) -> list[Any]:
     """Return the times of a batch, or raise: a sequence, an array or a Series.
 
@@ -191,7 +215,7 @@ def as_time_list(t: Any, n_samples: int) -> list[Any]:
     >>> as_time_list(np.array(["1970-01-02"], "datetime64[D]"), 1)
     [datetime.datetime(1970, 1, 2, 0, 0)]
     """
-    if isinstance(t, str | bytes) or not hasattr(t, "__len__"):
+    if isinstance(t, str | bytes | Mapping | AbstractSet) or not hasattr(t, "__len__"):
         raise TypeError(f"`t` must be a sequence of datetimes or of seconds, got {t!r}")
     _check_length(t, n_samples)
     if isinstance(t, np.ndarray) and t.dtype.kind == "M":
@@ -223,10 +247,13 @@ def unpack_time(packed: Any) -> Time | None:
     require(isinstance(packed, list) and len(packed) == 2, "a time must have two parts")
     seconds, kind = as_float(packed[0], "a time"), packed[1]
     require(isinstance(kind, str) and kind in _MAKERS, "a time must be of a kind")
-    try:
-        return _MAKERS[kind](seconds)
-    except OverflowError:
-        raise ValueError(f"a time must be of the years 1 to 9999, got {seconds!r}") from None
+    known = kind == "seconds" or _FIRST <= seconds <= _LAST
+    require(known, f"a time must be of the years 1 to 9999, got {seconds!r}")
+    return _MAKERS[kind](seconds)
+
+
+_DAY = 86_400.0  # a zone may move a time out of the years by less than that
+_FIRST, _LAST = -62_135_596_800.0 - _DAY, 253_402_300_800.0 + _DAY
 
 
 def _check_length(t: Any, n_samples: int) -> None:
@@ -273,6 +300,10 @@ class Timed:
             f"`t` must be the time at which a sample is learned, since {type(self).__name__}"
             " forgets by time"
         )
+
+    def _knows_times(self) -> bool:
+        """Return whether no time is needed, or the kind of times is known."""
+        return not self.needs_time or self._kind is not None
 
     def _check_kind(self, kind: str | None, t: Any) -> None:
         if self._kind is not None and kind != self._kind:
@@ -330,7 +361,7 @@ def check_forgetting(half_life: Any) -> None:
     if isinstance(half_life, timedelta):
         check_span(half_life, "half_life")
     else:
-        check_half_life(half_life)
+        _check_number(check_half_life, half_life)
 
 
 def check_window(window: Any) -> None:
@@ -338,7 +369,18 @@ def check_window(window: Any) -> None:
     if isinstance(window, timedelta):
         check_span(window, "window")
     else:
-        check_count(window, "window", optional=True)
+        _check_number(partial(check_count, name="window", optional=True), window)
+
+
+def _check_number(check: Callable[[Any], None], value: Any) -> None:
+    """Raise what a check raises; if a time is written as text, say how it is given."""
+    try:
+        check(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(value, str) and "; " not in str(error):
+            hint = "; a time is a timedelta, such as timedelta(days=7)"
+            raise type(error)(f"{error}{hint}") from None
+        raise
 
 
 def check_span(span: timedelta, name: str) -> None:

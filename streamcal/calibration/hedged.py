@@ -16,6 +16,7 @@ prediction differs from the served one: a `Ticket` keeps what was served until t
 """
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -721,20 +722,26 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             do_all(*self._run_steps(*samples, values, times))
         return like_given(values, scores)
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
+    def _sampler(self) -> Callable[..., float] | None:
         names = "learn_one", "predict_one", "predict_learn_many"
         own = all(getattr(type(self), name) is getattr(HedgedCalibrator, name) for name in names)
-        return self._predict_learn_one if own and not self.needs_time else None
+        return self._predict_learn_one if own and self._knows_times() else None
 
-    def _predict_learn_one(self, p: float, y: float, w: float) -> float:
-        """Predict, then learn a sample that was checked; if ``y`` is NaN, only predict."""
+    def _predict_learn_one(self, p: float, y: float, w: float, t: float = math.nan) -> float:
+        """Predict, then learn a sample that was checked; if ``y`` is NaN, only predict.
+
+        ``t`` is its time in seconds.
+        """
         if y != y:
             return self.predict_one(p)
         with self._mutex:
             if not self._mixture.delay.mean and not self._held:  # the usual case
-                return self._kernel.predict_learn(p, y, w)
+                if self._kind is None:
+                    return self._kernel.predict_learn(p, y, w)
+                return self._kernel.predict_learn(p, y, w, (t, maker_of(self._kind)))
             value = self.predict_one(p)
-            self.learn_one(p, y, w)
+            make_time = maker_of(self._kind)
+            self.learn_one(p, y, w, t=None if make_time is None else make_time(t))
             return value
 
     def _batch_steps(

@@ -427,10 +427,10 @@ class IsotonicCalibrator(Calibrator):
         own = type(self).predict_learn_many is IsotonicCalibrator.predict_learn_many
         return own and self._plain_labels and self._plain_values
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
+    def _sampler(self) -> Callable[..., float] | None:
         own = type(self).learn_one, type(self).predict_one
         plain = own == (IsotonicCalibrator.learn_one, IsotonicCalibrator.predict_one)
-        if not plain or not self._learns_all() or self.needs_time:
+        if not plain or not self._learns_all() or not self._knows_times():
             return None
         nearest = self._loss.z_range.clip
         low, high = nearest(-math.inf), nearest(math.inf)
@@ -579,20 +579,21 @@ class IsotonicCalibrator(Calibrator):
             )
         scores, sums, counts, growth, n_merged = other._regression.samples()
         now, latest = other._regression.now, self._regression.now
+        steps: list[Step] = []
         if now == now:  # of samples with times
             self._check_kind(other._kind or self._kind, other)
-            self._kind = self._kind or other._kind
-            self._regression.advance(now)
+            steps = [partial(self._regression.advance, now), *self._kind_steps(other._kind)]
             if now < latest:
                 sums = sums * 2.0 ** -((latest - now) / in_seconds(self.half_life))
                 kept = sums[0] / growth > _VANISHED
                 scores, sums = scores[kept], np.ascontiguousarray(sums[:, kept])
                 counts = counts[kept]
-        if not self._regression.absorb(scores, sums, counts, growth, n_merged):
+        if self.n_samples + int(counts.sum()) > 2**53:
             raise ValueError(
                 f"`other` must leave at most 2**53 samples in all, got {counts.sum()}"
                 f" besides {self.n_samples}"
             )
+        do_all(*steps, partial(self._regression.absorb, scores, sums, counts, growth, n_merged))
 
     def __iadd__(self, other: "IsotonicCalibrator") -> Self:
         self.merge(other)

@@ -160,8 +160,8 @@ class CompiledCalibrator(ProbabilityCalibrator):
             *self._kind_steps(moment.kind),
         )
 
-    def _sampler(self) -> Callable[[float, float, float], float] | None:
-        kernel = None if self.needs_time else self._batch_kernel()
+    def _sampler(self) -> Callable[..., float] | None:
+        kernel = self._batch_kernel() if self._knows_times() else None
         return None if kernel is None else kernel.predict_learn
 
     def _batch_kernel(self) -> Expert | None:

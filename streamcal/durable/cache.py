@@ -44,13 +44,12 @@ class Live(NamedTuple):
     """A calibrator in memory, and its compiled call for one sample if it has one."""
 
     calibrator: Calibrator
-    predict_learn: Callable[[float, float, float], float] | None
+    predict_learn: Callable[..., float] | None
 
     @classmethod
     def of(cls, calibrator: Calibrator) -> Self:
         """Return a calibrator with its call."""
-        only_scores = not calibrator.fields and not calibrator.needs_time
-        return cls(calibrator, calibrator._sampler() if only_scores else None)
+        return cls(calibrator, None if calibrator.fields else calibrator._sampler())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Live.of, (self.calibrator,)
@@ -88,8 +87,6 @@ class CalibratorCache:
         Calibrators by key, the least recently used one first.
     compressed : dict
         Compressed bytes by key. With a store these are evicted calibrators with unsaved changes.
-    first : Calibrator or None
-        A calibrator that the store had at first, if calibrators need the time of a sample.
     """
 
     def __init__(
@@ -116,16 +113,19 @@ class CalibratorCache:
         # The stored states from which calibrators continued, and those being saved.
         self._base: dict[Hashable, Written] = {}
         self._offered: dict[Hashable, Written] = {}
-        self.first: Calibrator | None = None
         self._version = -1  # of the store when `_base` was last compared with it
         if store is not None:
             store.check_count()
             self._version = store.version
-            name = store.first_key(PREFIX)
-            if name is not None:  # or it raises, before the first sample does
-                found = self.restore(store.get_bytes(name))
-                self.first = found if fresh.needs_time else None
+            self.read_first()  # or it raises, before the first sample does
         self._expiry = None if expire_after is None else Expiry.of(store, expire_after)
+
+    def read_first(self) -> Calibrator | None:
+        """Return a calibrator of the store, if it has one."""
+        if self.store is None:
+            return None
+        name = self.store.first_key(PREFIX)
+        return None if name is None else self.restore(self.store.get_bytes(name))
 
     # Keys -----------------------------------------------------------------------------------------
 

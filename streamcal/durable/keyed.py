@@ -51,7 +51,8 @@ class Samples(NamedTuple):
 class _Timed:
     """The samples of a batch with times, which were checked: `OneByOne` without compiled calls.
 
-    The arrays of one sample would take ten times as long as these calls.
+    For keys that are new, and for calibrators without such calls. The arrays of one sample would
+    take ten times as long as these calls.
     """
 
     def __init__(self, scores: Vector, y: Vector, w: Vector, times: Times, out: Vector) -> None:
@@ -183,7 +184,7 @@ class KeyedCalibrator(Locked):
         self.needs_time = bool(self._fresh.needs_time)
         self._logs_times = self.needs_time and not self.fields and self._fresh._learns_times()
         self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
-        self._knows_kind = self._cache.first or self._fresh  # of the times of all keys
+        self._knows_kind = self._first_of_store() or self._fresh  # of the times of all keys
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -348,9 +349,13 @@ class KeyedCalibrator(Locked):
         """Raise unless `learn_one` accepts a time: a time of the kind of those before."""
         self._knows_kind._read_time(t)
 
+    def _first_of_store(self) -> Calibrator | None:
+        """Return a calibrator of the store that knows the kind of times, if there is one."""
+        return self._cache.read_first() if self.needs_time else None
+
     def _note_kind(self, calibrator: Calibrator) -> None:
         """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
-        if self._knows_kind is self._fresh:
+        if self._knows_kind._kind is None:
             self._knows_kind = calibrator
 
     def learn_many(
@@ -446,10 +451,12 @@ class KeyedCalibrator(Locked):
     def _predict_learn_groups(self, samples: Samples, values: Vector) -> None:
         """Do what `predict_learn_checked` does, between two instants at which keys expire."""
         groups, scores, y, w, read = samples
-        one_by_one = OneByOne(scores, y, w, values)
-        timed = None
+        one_by_one, timed, kind = OneByOne(scores, y, w, values), None, None
         if self._logs_times and read is not None:
-            timed = _Timed(scores, y, w, Times.unpack(read), values)
+            times = Times.unpack(read)
+            kind = times.kind
+            one_by_one = OneByOne(scores, y, w, values, times.seconds, kind)
+            timed = _Timed(scores, y, w, times, values)
         cache = self._cache
         cache.begin_batch(groups)
         others, unchanged = one_by_one.predict_learn_live(groups, cache.live, FEW, cache.touch)
@@ -458,24 +465,24 @@ class KeyedCalibrator(Locked):
                 at, found = groups[key], cache.find_live(key)
                 live = found or Live.of(self._make())
                 changes = not np.isnan(y[at]).all() or live.calibrator._has_open_burst()
-                if live.predict_learn is not None and type(at) is list and len(at) < FEW:
-                    one_by_one.predict_learn(live.predict_learn, at)
+                call = None if kind != live.calibrator._kind else live.predict_learn
+                if call is not None and type(at) is list and len(at) < FEW:
+                    one_by_one.predict_learn(call, at)
                 elif timed is not None and type(at) is list and len(at) < FEW_TIMED:
                     timed.predict_learn(live.calibrator, at)
-                    if changes:
-                        self._note_kind(live.calibrator)
                 else:
                     at = at if type(at) is slice else np.asarray(at)
                     rows = None if read is None else read[at]
                     values[at] = live.calibrator._predict_learn_read(rows, scores[at], y[at], w[at])
-                    if changes:
-                        self._note_kind(live.calibrator)
                 if not changes:
                     unchanged.add(key)
-                elif found is None:
-                    cache.make_live(key, live)
-        times = read.T if self._logs_times and read is not None else ()
-        cache.end_batch((groups, scores, y, w, *times), unchanged)
+                    continue
+                self._note_kind(live.calibrator)
+                if found is None:
+                    # A call with a time is there when the first sample has been learned.
+                    cache.make_live(key, Live.of(live.calibrator) if kind is not None else live)
+        columns = read.T if self._logs_times and read is not None else ()
+        cache.end_batch((groups, scores, y, w, *columns), unchanged)
 
     def forget(self, key: Hashable) -> None:
         """Drop the calibrator of a key, as if it had learned nothing.
@@ -597,7 +604,7 @@ class KeyedCalibrator(Locked):
         """
         with self._mutex:
             self._cache.revert()
-            self._knows_kind = self._cache.first or self._fresh
+            self._knows_kind = self._first_of_store() or self._fresh
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to use these calibrators.

@@ -55,13 +55,16 @@ cdef class Expert(Shared):
                 out[i] = self.answer(scores[i])
         return answers
 
-    def predict_learn(self, double score, double y, double w):
-        """Predict, then learn a sample that has been checked; if ``y`` is NaN, only predict."""
+    def predict_learn(self, double score, double y, double w, double t=NAN):
+        """Predict, then learn a sample that has been checked; if ``y`` is NaN, only predict.
+
+        ``t`` is its time in seconds, NaN without one.
+        """
         cdef double answer
         with self.lock:
             answer = self.answer(score)
             if y == y:
-                self.teach(score, y, w, NAN)
+                self.teach(score, y, w, t)
         return answer
 
     def predict_learn_many(

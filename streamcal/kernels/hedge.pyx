@@ -161,16 +161,16 @@ cdef class Hedge(Exclusive):
         if error is not None:
             raise error
 
-    def predict_learn(self, double score, double y, double w):
+    def predict_learn(self, double score, double y, double w, moment=NO_MOMENT):
         """Predict, then learn a sample whose label is immediate: `predict`, then `learn`."""
         cdef Py_ssize_t i, n = self.answers.shape[0]
-        cdef double mean
+        cdef double mean, t = moment[0]
         self.acquire()
         try:
             for i in range(n):
                 self.answers[i] = self.answer_of(i, score)
             mean = self.mixture(&self.answers[0]) if self.n_samples else score
-            error = self.teach(n, score, y, w, NAN, None)
+            error = self.teach(n, score, y, w, t, moment[1])
             self.weigh(&self.answers[0], NULL, NULL, y, w, 0.0)
         finally:
             self.release()

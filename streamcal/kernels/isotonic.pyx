@@ -147,9 +147,9 @@ cdef class IsotonicRegression(Hull):
             return self.value(score, step)
 
     def predict_learn(
-        self, bint step, double low, double high, double score, double s, double w
+        self, bint step, double low, double high, double score, double s, double w, double t=NAN
     ):
-        """Predict, then learn a sample; if ``s`` is NaN, only predict.
+        """Predict, then learn a sample; if ``s`` is NaN, only predict. ``t`` is its time.
 
         Returns the mean at the score; before anything was learned, the number from ``low`` to
         ``high`` that is nearest to the score.
@@ -159,7 +159,7 @@ cdef class IsotonicRegression(Hull):
             self.check_whole()
             answer = self.value(score, step)
             if s == s:
-                self.learn_sample(score, s, w, NAN)
+                self.learn_sample(score, s, w, t)
         if answer != answer:
             return low if score < low else high if score > high else score
         return answer

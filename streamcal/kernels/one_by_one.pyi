@@ -13,10 +13,10 @@ class OneByOne:
         y: NDArray[np.float64],
         w: NDArray[np.float64],
         out: NDArray[np.float64],
+        seconds: NDArray[np.float64] | None = None,
+        kind: str | None = None,
     ) -> None: ...
-    def predict_learn(
-        self, call: Callable[[float, float, float], float], at: list[int]
-    ) -> bool: ...
+    def predict_learn(self, call: Callable[..., float], at: list[int]) -> bool: ...
     def predict_learn_live(
         self,
         groups: dict[Any, Any],

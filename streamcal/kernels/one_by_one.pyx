@@ -12,6 +12,8 @@ compiled method takes as long as one of them::
 
 from cpython.ref cimport PyObject
 
+from streamcal.kernels.clock cimport check_times
+
 
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
@@ -52,6 +54,10 @@ cdef class OneByOne:
         Scores, labels (NaN: unknown) and weights.
     out : ndarray of shape (n_samples,)
         Takes the predictions.
+    seconds : ndarray of shape (n_samples,), optional
+        The times of samples, which calls get after the weight.
+    kind : str, optional
+        The kind of these times.
 
     Examples
     --------
@@ -66,16 +72,29 @@ cdef class OneByOne:
     cdef const double[::1] y
     cdef const double[::1] w
     cdef double[::1] out
+    cdef const double[::1] seconds
+    cdef object kind
+    cdef bint timed
 
     def __init__(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w, double[::1] out
+        self,
+        const double[::1] scores,
+        const double[::1] y,
+        const double[::1] w,
+        double[::1] out,
+        const double[::1] seconds=None,
+        kind=None,
     ):
         if not scores.shape[0] == y.shape[0] == w.shape[0] == out.shape[0]:
             raise ValueError("scores, labels, weights and predictions must have the same length")
+        check_times(seconds, scores.shape[0])
         self.scores, self.y, self.w, self.out = scores, y, w, out
+        self.seconds, self.kind, self.timed = seconds, kind, seconds is not None
 
     def predict_learn(self, call, list at not None):
         """Call ``call(score, y, w)`` for the samples at positions, and keep what it returns.
+
+        With times it is ``call(score, y, w, seconds)``.
 
         Returns whether a label was known.
         """
@@ -87,7 +106,10 @@ cdef class OneByOne:
             if not 0 <= i < n_samples:
                 raise IndexError("positions must be those of samples")
             y = self.y[i]
-            self.out[i] = call(self.scores[i], y, self.w[i])
+            if self.timed:
+                self.out[i] = call(self.scores[i], y, self.w[i], self.seconds[i])
+            else:
+                self.out[i] = call(self.scores[i], y, self.w[i])
             learned = learned or y == y
         return learned
 
@@ -126,7 +148,7 @@ cdef class OneByOne:
                 others.append(key)
                 continue
             calibrator, call = <object>found
-            if call is None:
+            if call is None or (self.timed and calibrator._kind != self.kind):
                 others.append(key)
                 continue
             # Asked before the call: a prediction closes the burst.

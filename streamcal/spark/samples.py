@@ -138,7 +138,7 @@ class Samples:
         at = slice(self._ends[number - 1] if number else 0, self._ends[number])
         is_checked = self._checked is not None and self._is_like_fresh(calibrator)
         few = is_checked and at.stop - at.start < FEW
-        predict_learn = calibrator._sampler() if few else None
+        predict_learn = calibrator._sampler() if few and not calibrator.needs_time else None
         if self._one_by_one is not None and predict_learn is not None:
             return self._one_by_one(predict_learn, list(range(at.start, at.stop)))
         scores, y, w = (column[at] for column in self._samples)
