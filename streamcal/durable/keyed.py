@@ -355,7 +355,8 @@ class KeyedCalibrator(Locked):
 
     def _note_kind(self, calibrator: Calibrator) -> None:
         """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
-        if self._knows_kind._kind is None:
+        known = self._knows_kind._kind is not None
+        if self._knows_kind is self._fresh or (not known and calibrator._kind is not None):
             self._knows_kind = calibrator
 
     def learn_many(
