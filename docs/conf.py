@@ -91,6 +91,7 @@ NAV = {
         "cusum",
         "decisions",
         "serving",
+        "some-labels",
         "exporting",
         "durable",
         "diagnostics",

@@ -88,6 +88,11 @@ TASKS = {
         "monitoring.CalibrationDrift",
         "monitoring.ForecastComparison",
     ],
+    "Decide which decisions to have labelled, and average over all": [
+        "monitoring.AuditSampler",
+        "monitoring.AuditedMean",
+    ],
+    "Know a metric before the labels": ["metrics.ExpectedMetric", "metrics.expected_metric"],
     "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],
 }
 # Behind the command line and inside; every other part is public and has a page.

@@ -3,7 +3,8 @@
 Another process learns. Now and then it exports its map, by `streamcal export run.db --to map.json`,
 which gives the file its name when it is complete. At each request this service looks whether there
 is another file, and reads it. One that can't be read changes nothing: `GET /health` says so. Start
-any number of workers by `uvicorn swapped_map:app`.
+any number of workers by `uvicorn swapped_map:app` (`pip install fastapi uvicorn`), and try it by
+`curl 'localhost:8000/predict?score=0.3'`.
 """
 
 import os

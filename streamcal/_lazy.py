@@ -52,7 +52,15 @@ def attach(
         if home == package:
             value: Any = import_module(f"{package}.{name}")
         else:
-            value = getattr(import_module(home), name)
+            try:
+                value = getattr(import_module(home), name)
+            except ModuleNotFoundError as error:
+                if not (error.name or "").startswith("streamcal.kernels."):
+                    raise
+                raise ImportError(
+                    f"streamcal is not compiled in {Path(__file__).parents[1]}: start Python in"
+                    " another folder, where it finds the installed package"
+                ) from error
         setattr(sys.modules[package], name, value)
         return value
 

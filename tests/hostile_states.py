@@ -65,7 +65,13 @@ from streamcal.durable.expiry import Expiry
 from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
-from streamcal.monitoring import CalibrationDrift, CalibrationTest, ForecastComparison
+from streamcal.monitoring import (
+    AuditedMean,
+    AuditSampler,
+    CalibrationDrift,
+    CalibrationTest,
+    ForecastComparison,
+)
 from streamcal.monitoring._bets import Betting
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from streamcal.ordinal._linear import LinearRanker
@@ -186,6 +192,14 @@ def watched(monitor: CalibrationTest | CalibrationDrift, i: int) -> None:
 
 def compared(comparison: ForecastComparison, i: int) -> None:
     comparison.update(i % 3 == 0, SCORES[i], SCORES[i + 1], 0.5 if i % 4 else 1.0)
+
+
+def chosen(sampler: AuditSampler, i: int) -> None:
+    sampler.audit_one((i % 90, "a"), SCORES[i], {"country": "abc"[i % 3] if i % 4 else None})
+
+
+def audited(mean: AuditedMean, i: int) -> None:
+    mean.update(SCORES[i], SCORES[i + 1] if i % 3 == 0 else None, 0.3)
 
 
 def watched_late(test: CalibrationTest, i: int) -> None:
@@ -349,6 +363,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: HistogramCalibrator(), binary),
         Example(lambda: HistogramCalibrator(half_life=timedelta(hours=1)), timed),
     ],
+    "AuditSampler": [
+        Example(lambda: AuditSampler(0.3, secret="s", fields=["country"], remember=50), chosen)
+    ],
+    "AuditedMean": [Example(lambda: AuditedMean(high=2.0), audited)],
     "ForecastComparison": [Example(ForecastComparison, compared)],
     "IsotonicCalibrator": [
         Example(lambda: IsotonicCalibrator(), binary),
@@ -781,6 +799,17 @@ def use(learner: Any) -> None:
             learner.update(learner.pos_val, {learner.pos_val: SCORES[i]})
             assert not math.isnan(learner.log_statistic)
             assert learner.since is None or 0 <= learner.since <= learner.n_samples
+    elif isinstance(learner, AuditSampler):
+        for i in range(60):
+            audit = learner.audit_one(i, SCORES[i], dict.fromkeys(learner.fields, i % 3))
+            assert 0.0 < audit.propensity <= 1.0
+        assert learner.n_asked <= learner.n_samples
+    elif isinstance(learner, AuditedMean):
+        for i in range(20):
+            learner.update(learner.low, learner.high if i % 3 == 0 else None, 0.7)
+            for low, high in (learner.interval_once, learner.interval_always):
+                assert learner.low <= low <= high <= learner.high
+            assert learner.low <= learner.mean <= learner.high
     elif isinstance(learner, ForecastComparison):
         assert learner.interval[0] <= learner.interval[1]
         for i in range(40):

@@ -11,6 +11,7 @@ tests.programs [CLASS ...]`` prints how long the programs of each class take.
 
 import atexit
 import contextlib
+import copy
 import inspect
 import itertools
 import math
@@ -1368,7 +1369,13 @@ def _add_wrappers() -> None:
 
 
 def _add_alarms() -> None:
-    from streamcal.monitoring import CalibrationDrift, CalibrationTest, ForecastComparison
+    from streamcal.monitoring import (
+        AuditedMean,
+        AuditSampler,
+        CalibrationDrift,
+        CalibrationTest,
+        ForecastComparison,
+    )
 
     def update(draw: Draw, monitor: Any, held: list[Any]) -> None:
         p = float(draw.probability())
@@ -1435,6 +1442,35 @@ def _add_alarms() -> None:
         [compare, compare_many],
         ask_which,
     )
+
+    def choose(draw: Draw, sampler: Any, held: list[Any]) -> None:
+        country = draw.pick(["a", "b", 3, None])
+        sampler.audit_one(draw.pick(range(40)), float(draw.probability()), {"country": country})
+
+    def ask_sampler(sampler: Any) -> Any:
+        assert 0 <= sampler.n_asked <= sampler.n_samples
+        return sampler.n_asked, sampler.n_samples, copy.deepcopy(sampler).audit_one("q", 0.4, {})
+
+    CASES[AuditSampler] = Case(
+        lambda draw: AuditSampler(
+            draw.pick([0.02, 0.5, 1.0]),
+            secret="s",
+            fields=("country",),
+            remember=draw.pick([1, 20]),
+        ),
+        [choose],
+        ask_sampler,
+    )
+
+    def observe(draw: Draw, mean: Any, held: list[Any]) -> None:
+        p, seen = float(draw.probability()), draw.chance(0.5)
+        mean.update(p, float(draw.chance(p)) if seen else None, draw.pick([0.01, 0.3]))
+
+    def ask_mean(mean: Any) -> Any:
+        within([mean.mean, *mean.interval_once, *mean.interval_always], 0.0, 1.0)
+        return mean.mean, mean.interval_once, mean.interval_always, mean.n_observed
+
+    CASES[AuditedMean] = Case(lambda draw: AuditedMean(draw.pick([0.05, 0.9])), [observe], ask_mean)
 
 
 # Stores -------------------------------------------------------------------------------------------

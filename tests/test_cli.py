@@ -802,7 +802,14 @@ def test_summary_of_margins_and_of_other_losses(tmp_path: Path) -> None:
     poisson = losses.get("poisson")
     after = poisson(column(result.stdout, "calibrated"), [2.5, 1.0]).mean()
     before = poisson([2.0, 3.0], [2.5, 1.0]).mean()
-    assert f"poisson loss {before:.4f} -> {after:.4f}" in result.stderr
+    rule = "(predictions below 1e-15 count as 1e-15)"
+    assert f"poisson loss {before:.4f} -> {after:.4f}  {rule}" in result.stderr
+    path.write_text("p,y\n0,0\n0,3\n")  # a predicted 0 costs infinity
+    result = calibrate(path, "--loss", "poisson", "--prior", "0")
+    before = poisson([1e-15, 1e-15], [0.0, 3.0]).mean()
+    assert f"poisson loss {before:.4f} -> {before:.4f}  {rule}" in result.stderr
+    result = calibrate(path, status=1)
+    assert "for counts or amounts add --calibrator isotonic --loss poisson" in result.stderr
     path.write_text("p,y\n2,\n")
     assert "->" not in calibrate(path).stderr
 

@@ -345,6 +345,23 @@ def test_names_of_columns_are_quoted(column: str) -> None:
     assert found == pytest.approx(taught(IsotonicCalibrator()).predict_one(0.5), abs=EXACT)
 
 
+@pytest.mark.parametrize("name", ["isotonic", "Platt", "isotonic, steps"])
+def test_text_is_null_in_sqlite(name: str) -> None:
+    """A column of text compares numbers as text: "1e-07" is above "0.9"."""
+    calibrator = taught(MADE[name]())
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE t (p TEXT, number TEXT)")
+        database.execute(
+            "INSERT INTO t VALUES ('0.3', '0.3'), (1e-7, 1e-7), ('abc', 0), (x'31', 1)"
+        )
+        sql = calibrator.export("sql", column="p")
+        assert database.execute(f"SELECT {sql} FROM t").fetchall() == [(None,)] * 4
+        cast = f"SELECT {sql} FROM (SELECT CAST(number AS REAL) AS p FROM t)"
+        found = [value for (value,) in database.execute(cast).fetchall()]
+    want = calibrator.predict_many([0.3, 1e-7, 0.0, 1.0])
+    assert found == pytest.approx(want, abs=EXACT)
+
+
 def test_a_column_that_does_not_exist_is_null_in_sqlite() -> None:
     """SQLite takes such a name in quotes for text."""
     sql = taught(PlattCalibrator()).export("sql", column="typo")
@@ -414,6 +431,15 @@ def test_a_map_is_read_from_text_and_from_a_file(tmp_path: Path) -> None:
     for wrong in (None, 3, b"{}", [text]):
         with pytest.raises(TypeError, match="`source` must be JSON or the path of a file"):
             read_export(wrong)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_map(tmp_path: Path) -> None:
+    text, path = taught(IsotonicCalibrator()).export("json"), tmp_path / "map.json"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_export(path).export("json") == read_export(f"\ufeff{text}").export("json")
+    path.write_text(text, encoding="utf-16")  # of some Windows shells
+    with pytest.raises(ValueError, match=f"{WRONG}: .*map.json is no text in UTF-8"):
+        read_export(path)
 
 
 def test_what_is_read_learns_nothing() -> None:
@@ -550,6 +576,26 @@ def test_the_package_onnx_is_named_where_it_is_missing(monkeypatch: pytest.Monke
     with pytest.raises(ImportError, match=r"a model of ONNX needs onnx: pip install '\.\[onnx\]'"):
         calibrator.export("onnx")
     assert calibrator.export("sql")
+
+
+@pytest.mark.parametrize("near", [1.0 - 1e-9, 1.0 + 3e-8, -1.0 + 2e-8, -2.0])
+def test_a_factor_that_is_nearly_one_is_kept(near: float) -> None:
+    # onnxruntime leaves out a factor that is 1 as a float of 32 bits.
+    platt = PLATT | {"slope": near}
+    beta = BETA | {"a": abs(near), "b": abs(near)}
+    scores = np.linspace(0.0, 1.0, 1_001)
+    for content in (platt, beta):
+        served = read_export(json.dumps(WHOLE | {"map": content}))
+        found = in_onnx(served.export("onnx"), scores)
+        assert np.abs(found - served.predict_many(scores)).max() <= EXACT
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_rise_beyond_all_floats_is_refused_without_a_warning() -> None:
+    knots = {"kind": "knots", "scores": [0.1, 0.5], "values": [0.0, 1e308]}
+    served = read_export(json.dumps(WHOLE | {"map": knots}))
+    with pytest.raises(ValueError, match="`dtype` float32 rounds scores"):
+        served.export("onnx", dtype="float32")
 
 
 @pytest.mark.parametrize("name", ["hedge", "Platt", "beta", "identity", "isotonic, means"])
@@ -752,6 +798,7 @@ def test_several_labels_are_refused() -> None:
         ({"error": math.nan}, "`error` must lie in"),
         ({"max_knots": 0}, "`max_knots` must be"),
         ({"column": ""}, "`column` must be a name"),
+        ({"column": "\udcff"}, "`column` must be text that UTF-8 can hold"),
         ({"column": "a\0b"}, "`column` must be a name without a zero character"),
         ({"dtype": "float16"}, "`dtype` must be one of"),
         ({"format": "sql", "dtype": "float32"}, "`dtype` is for ONNX"),

@@ -1,6 +1,7 @@
 """`streamcal export`: the map of a calibrator in a store."""
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal import IsotonicCalibrator, PlattCalibrator, TemperatureCalibrator
+from streamcal import IsotonicCalibrator, KeyedCalibrator, PlattCalibrator, TemperatureCalibrator
 from streamcal.calibration import read_export
-from streamcal.durable import Store
+from streamcal.durable import Event, LabelJoin, Store
+from streamcal.durable import run as run_durably
 from tests.runner import run
 from tests.test_export import in_onnx, in_sqlite
 
@@ -36,6 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calibrator = IsotonicCalibrator()
         calibrator.learn_many([0.2, 0.5, 0.7], [0, 1, 1])
         own.save({"one": calibrator, "key:7": calibrator, "all": TemperatureCalibrator()}, 3)
+    Store(folder / "empty.db").close()
     return folder
 
 
@@ -56,9 +59,11 @@ def test_a_run_is_exported_in_each_format(made: Path, tmp_path: Path) -> None:
 
 def test_standard_output_needs_a_format(made: Path) -> None:
     done = run("export", made / "run.db", "--to", "-", "--format", "sql")
-    assert done.stdout.startswith('CASE WHEN "score" >=')
+    assert done.stdout.startswith('CASE WHEN +"score" >=')
     assert done.stderr == ""
-    assert "--format be given" in run("export", made / "run.db", "--to", "-", status=2).stderr
+    assert (
+        "unless there is --format" in run("export", made / "run.db", "--to", "-", status=2).stderr
+    )
 
 
 def test_keys_are_chosen(made: Path, tmp_path: Path) -> None:
@@ -72,9 +77,21 @@ def test_keys_are_chosen(made: Path, tmp_path: Path) -> None:
     with Store(made / "keyed.db", read_only=True) as store:
         want: PlattCalibrator = store.get('key:"north"')
     assert json.loads((tmp_path / "map.json").read_text())["map"]["slope"] == want.slope
+    done = run("export", made / "run.db", *to, "--key", "west", status=2)
+    assert "run.db has no keys: leave out --key, got 'west'" in done.stderr
     for key in ("7", "one"):
         run("export", made / "own.db", *to, "--key", key)
         assert read_export(tmp_path / "map.json").n_samples == 3
+
+
+def test_what_waits_for_labels_is_no_choice(tmp_path: Path) -> None:
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(PlattCalibrator(), store=store)
+        events = [Event(0.3, id="a"), Event(math.nan, True, id="a")]
+        run_durably(lambda _: events, keyed, lambda *_: None, store, join=LabelJoin(horizon=9))
+    done = run("export", tmp_path / "run.db", "--to", tmp_path / "map.json")
+    assert "the map of the run" in done.stderr
+    assert read_export(tmp_path / "map.json").n_samples == 1
 
 
 @pytest.mark.parametrize(
@@ -85,6 +102,9 @@ def test_keys_are_chosen(made: Path, tmp_path: Path) -> None:
         (["own.db", "--key", "all"], "is a TemperatureCalibrator; only calibrators of one score"),
         (["in.csv"], "in.csv is not a store"),
         (["none.db"], "there is no file"),
+        (["empty.db"], "empty.db has no calibrator yet: nothing was committed"),
+        (["empty.db", "--key", "7"], "empty.db has no calibrator yet"),
+        (["run.db", "--column", "\udcff"], "`--column` must be text that UTF-8 can hold"),
         (["run.db", "--error", "0"], r"`--error` must lie in [1e-10, 0.1], got 0.0"),
         (["run.db", "--max-knots", "1"], "`--max-knots` must be at least"),
         (["run.db", "--answer", "lower"], "`--answer` is for a VennAbersCalibrator"),
@@ -106,7 +126,7 @@ def test_only_an_exported_map_is_replaced(made: Path, tmp_path: Path) -> None:
         to = tmp_path / f"map.{ending}"
         to.write_text("mine")
         done = run("export", made / "run.db", "--to", to, status=2)
-        assert "is there and no exported map: choose another name, or remove it" in done.stderr
+        assert "exists and is no exported map: choose another name, or remove it" in done.stderr
         assert to.read_text() == "mine"
         to.write_text("")
         run("export", made / "run.db", "--to", to)

@@ -104,6 +104,8 @@ CALIBRATORS = [
         ("IsotonicCalibrator(window='100')", "`window` must be a positive int", "; write 100"),
         ("IsotonicCalibrator(half_life=-1)", "`half_life` must lie in [0.1, inf) or None, got -1"),
         ("IsotonicCalibrator(half_life='9')", "`half_life` must be a number", "float('9')"),
+        ("PlattCalibrator(half_life='7d')", "`half_life` must be a number", "timedelta(days=7)"),
+        ("IsotonicCalibrator(window='7d')", "`window` must be a positive int", "timedelta(days=7)"),
         ("IsotonicCalibrator('Squared')", "got 'Squared'; did you mean 'squared'?"),
         ("IsotonicCalibrator('mse')", "got 'mse'; did you mean 'squared'?"),
         ("IsotonicCalibrator('absolute')", "AnytimeCalibrator"),

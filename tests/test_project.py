@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import streamcal
-from streamcal._lazy import homes_of
+from streamcal._lazy import attach, homes_of
 from tests.conftest import IN_ONE_PROCESS, OPTIONAL, SLOW, pytest_collection_modifyitems, scope_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -654,3 +654,14 @@ def test_a_number_orders_the_files_and_the_tests_of_each() -> None:
     assert names != one == ordered("1") != other
     assert sorted(one) == names
     assert len(list(itertools.groupby(one, lambda name: name[0]))) == 8
+
+
+def test_a_folder_that_is_not_compiled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    getter, _, _ = attach("streamcal")
+
+    def miss(_: str) -> None:
+        raise ModuleNotFoundError("No module", name="streamcal.kernels.isotonic")
+
+    monkeypatch.setattr("streamcal._lazy.import_module", miss)
+    with pytest.raises(ImportError, match=r"not compiled in .*: start Python in another folder"):
+        getter("IsotonicCalibrator")

@@ -153,7 +153,7 @@ def test_a_histogram_keeps_to_its_rows(half_life: float, n_bins: int) -> None:
     for start in range(0, len(scores), 50):
         part = scores[start : start + 50]
         calibrator.learn_many(part, part > 0.5)
-        cells, _ = calibrator._kernel.state()
+        cells, *_ = calibrator._kernel.state()
         assert len(cells) <= 16 * n_bins
         assert (np.diff(cells[:, 0]) > 0.0).all()
     again = HistogramCalibrator.from_bytes(calibrator.to_bytes())

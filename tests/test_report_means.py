@@ -194,7 +194,9 @@ def test_commands_take_the_loss(table: Path, tmp_path: Path) -> None:
 def test_what_is_refused_says_what_to_write(table: Path, tmp_path: Path) -> None:
     hint = "for counts or amounts add --loss poisson, gamma, tweedie or squared"
     scores, label = ("--score", "model"), ("--label", "n")
+    (small := tmp_path / "small.csv").write_text("model,n\n0.5,1\n0.5,2\n")
     for arguments, status, message in (
+        (("report", small, *scores, "--prob", "model", *label), 1, hint),
         (("report", table, *scores, *label), 1, hint),
         (("plot", table, "--prob", "model", *label), 1, hint),
         (("check", table, "--prob", "model", *label), 1, "counts and amounts have no such test"),

@@ -34,6 +34,50 @@ class Metrics:
         self.metric.get()
 
 
+class Expected:
+    """The expectation and the interval of a metric of 1,000 decisions, half of them labelled."""
+
+    params = (["f1", "precision", "auc", "brier"],)
+    param_names = ("metric",)
+
+    def setup(self, metric: str) -> None:
+        from streamcal.metrics import expected_metric
+
+        rng = np.random.default_rng(1)
+        self.p = rng.beta(1.0, 2.0, 1_000)
+        self.y = np.where(np.arange(1_000) < 500, rng.random(1_000) < self.p, np.nan)
+        self.expected_metric = expected_metric
+
+    def time_expected(self, metric: str) -> None:
+        self.expected_metric(self.p, self.y, metric)
+
+
+class Audits:
+    """1,000 decisions: whether to ask for a label, and into the mean of what was asked."""
+
+    def setup(self) -> None:
+        rng = np.random.default_rng(1)
+        self.p = rng.random(1_000).tolist()
+        self.y = [
+            float(y) if a else None
+            for y, a in zip(rng.random(1_000) < 0.5, rng.random(1_000) < 0.05, strict=True)
+        ]
+
+    def time_sampler(self) -> None:
+        from streamcal.monitoring import AuditSampler
+
+        sampler = AuditSampler(0.02, secret="s")
+        for i, p in enumerate(self.p):
+            sampler.audit_one(i, p)
+
+    def time_mean(self) -> None:
+        from streamcal.monitoring import AuditedMean
+
+        mean = AuditedMean()
+        for p, y in zip(self.p, self.y, strict=True):
+            mean.update(p, y, 0.05)
+
+
 class Bands:
     """A band of 10,000 distinct predictions."""
 

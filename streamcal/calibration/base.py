@@ -356,7 +356,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         >>> calibrator = IsotonicCalibrator(prior=0)
         >>> calibrator.learn_many([0.25, 0.5, 0.75], [0, 1, 1])
         >>> print(calibrator.export("sql", column="p"))
-        CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+        CASE WHEN +"p" >= -1.7e308 AND +"p" <= 1.7e308 THEN
         CASE WHEN "p" < 0.25e0 THEN 0.0e0
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END

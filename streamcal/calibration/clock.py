@@ -361,7 +361,7 @@ def check_forgetting(half_life: Any) -> None:
     if isinstance(half_life, timedelta):
         check_span(half_life, "half_life")
     else:
-        check_half_life(half_life)
+        _check_number(check_half_life, half_life)
 
 
 def check_window(window: Any) -> None:
@@ -369,7 +369,18 @@ def check_window(window: Any) -> None:
     if isinstance(window, timedelta):
         check_span(window, "window")
     else:
-        check_count(window, "window", optional=True)
+        _check_number(partial(check_count, name="window", optional=True), window)
+
+
+def _check_number(check: Callable[[Any], None], value: Any) -> None:
+    """Raise what a check raises; if a time is written as text, say how it is given."""
+    try:
+        check(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(value, str) and "; " not in str(error):
+            hint = "; a time is a timedelta, such as timedelta(days=7)"
+            raise type(error)(f"{error}{hint}") from None
+        raise
 
 
 def check_span(span: timedelta, name: str) -> None:

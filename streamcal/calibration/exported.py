@@ -20,6 +20,8 @@ from streamcal.export.curve import linear, logistic
 from streamcal.export.description import Description
 from streamcal.export.maps import Knots
 
+_BLANK = " \t\r\n\ufeff"  # before JSON; the last one is a byte order mark
+
 
 class ExportedCalibrator(Calibrator):
     """A map of `streamcal.Calibrator.export`, which only answers; made by `read_export`.
@@ -158,8 +160,15 @@ def read_export(source: str | os.PathLike[str]) -> ExportedCalibrator:
     ...
     TypeError: an exported map is read-only: teach the calibrator that it was exported from, and ...
     """
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        return ExportedCalibrator(source)
+    if isinstance(source, str) and source.lstrip(_BLANK).startswith("{"):
+        return ExportedCalibrator(source.lstrip(_BLANK))
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"`source` must be JSON or the path of a file, got {shown(source)}")
-    return ExportedCalibrator(Path(source).read_text(encoding="utf-8"))
+    data = Path(source).read_bytes()
+    try:
+        return ExportedCalibrator(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as fault:
+        raise ValueError(
+            f"`source` must be the JSON of an exported map: {os.fspath(source)} is no text in UTF-8"
+            f" ({fault.reason} at byte {fault.start})"
+        ) from None

@@ -25,7 +25,7 @@ EXAMPLES = (
 _MAP = "Map"
 _MOST_NAMED = 5
 # How a file begins that may be replaced.
-_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN "', b"\x08\x08\x12\tstreamcal")
+_BEGINS = (b'{"format": "streamcal map"', b'CASE WHEN +"', b"\x08\x08\x12\tstreamcal")
 
 
 class MapFormat(StrEnum):
@@ -141,14 +141,17 @@ def export(
             return
         write_file(to, data)
         if not quiet:
-            say(f"{to}: the map of {name}, {_size(kind, written)}")
+            of = f"{name}, of the column {column!r}" if kind is MapFormat.sql else name
+            say(f"{to}: the map of {of}, {_size(kind, written)}")
 
 
 def _format_of(path: Path) -> MapFormat:
     """Return the format of an ending."""
     ending = path.suffix.lower().removeprefix(".")
     if ending not in list(MapFormat):
-        raise ValueError(f"--to must end in .json, .sql or .onnx, or --format be given, got {path}")
+        raise ValueError(
+            f"--to must end in .json, .sql or .onnx, unless there is --format, got {path}"
+        )
     return MapFormat(ending)
 
 
@@ -159,7 +162,7 @@ def _check_replaceable(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a file")
     if path.is_file() and path.stat().st_size and not beginning_of(path).startswith(_BEGINS):
-        raise ValueError(f"{path} is there and no exported map: choose another name, or remove it")
+        raise ValueError(f"{path} exists and is no exported map: choose another name, or remove it")
 
 
 def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", str]:
@@ -170,6 +173,7 @@ def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", st
     from streamcal.calibration.base import is_calibrator
     from streamcal.cli.resumable_output import RunNotes
     from streamcal.durable.expiry import EXPIRY
+    from streamcal.durable.keys import name_of
     from streamcal.durable.timeline import TIMELINE
 
     if RunNotes(store).now.get("options", {}).get("--sampling-rate") is not None:
@@ -178,12 +182,18 @@ def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", st
         )
     states = store.keys()
     names = [name for name in states if name not in (TIMELINE, EXPIRY)]
+    if not names:
+        raise ValueError(f"{path} has no calibrator yet: nothing was committed")
     if key is None:
+        if 1 < len(names) <= _MOST_NAMED:  # a run with labels by id also has what waits for them
+            names = [name for name in names if _may_be_meant(store, name)]
         if len(names) != 1:
             raise ValueError(f"{path} has {len(names):,} states: choose one by --key{_some(names)}")
         name = names[0]
     else:
         found = [name for name in _names_of(key) if name in store]
+        if not found and names == [name_of(None)]:
+            raise ValueError(f"{path} has no keys: leave out --key, got {key!r}")
         if not found:
             raise ValueError(f"{path} has no key {key!r}{_some(names)}")
         name = found[0]
@@ -197,6 +207,19 @@ def _find(store: "Store", key: str | None, path: Path) -> tuple["Calibrator", st
             " are exported"
         )
     return state, _text_of(name)
+
+
+def _may_be_meant(store: "Store", name: str) -> bool:
+    """Return whether a state is that of a key, or a calibrator."""
+    from streamcal.calibration.base import is_calibrator
+    from streamcal.durable.keys import PREFIX
+
+    if name.startswith(PREFIX):
+        return True
+    try:
+        return is_calibrator(store.get(name))
+    except TypeError:
+        return False
 
 
 def _names_of(key: str) -> list[str]:

@@ -40,6 +40,8 @@ SEVERAL = "; several labels need a column of probabilities each, as in --prob a,
 MEANS = "; for counts or amounts add --loss poisson, gamma, tweedie or squared"
 """What to do about labels and predictions that are no probabilities."""
 
+_OTHER_LOSS = "; for counts or amounts add --calibrator isotonic --loss poisson, gamma or squared"
+
 A_TIME = "a time such as 2026-03-01T12:30, or a number of seconds since 1970"
 
 Vector = NDArray[np.float64]
@@ -213,7 +215,11 @@ def loss_label_column(name: str, loss: "MeanLoss") -> Column:
     """Return a column of labels that a loss is defined for, and that can be summed."""
     words = ", or false or true" if loss.y_range.contains(np.array([0.0, 1.0])).all() else ""
     requirements = (
-        Requirement(f"in {loss.y_range} for the {loss.name} loss{words}", loss.y_range.contains),
+        Requirement(
+            f"in {loss.y_range} for the {loss.name} loss{words}",
+            loss.y_range.contains,
+            _OTHER_LOSS if loss.name == "log" else "",
+        ),
         Requirement(
             f"small enough for the {loss.name} loss (its statistic at most {LARGEST:g})",
             lambda y: np.abs(loss.statistic(y)) <= LARGEST,
@@ -389,7 +395,7 @@ def _faults(chunk: "Chunk", checks: list[Check], keep: Mask, stop: bool) -> list
             advice = "; --on-error skip leaves such rows out" if stop else ""
         else:
             advice = _advice(text, cell)
-            if not (check.is_label and advice) and _is_number(cell) != check.is_label:
+            if not (check.is_label and advice) and _needs_advice(cell, check.is_label):
                 advice += otherwise
         message = f"row {chunk.rows[i]}: `{name}` must be {text}, got {got}{advice}"
         faults.append(Fault(int(chunk.rows[i]), f"`{name}` is not {text}", message))
@@ -412,6 +418,18 @@ def _advice(text: str, cell: str) -> str:
     if cell in ("yes", "no", "y", "n", "t", "f"):
         return "; replace words by 1 and 0"
     return ""
+
+
+def _needs_advice(cell: str, is_label: bool) -> bool:
+    """Return whether a cell may be meant otherwise: a number, or a label that is none or above 1.
+
+    Examples
+    --------
+    >>> _needs_advice("cat", True), _needs_advice("2", True), _needs_advice("-1", True)
+    (True, True, False)
+    """
+    is_number = _is_number(cell)
+    return not is_number or float(cell) > 1.0 if is_label else is_number
 
 
 def _is_number(cell: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.cli.console import count_rows, say
-from streamcal.metrics.log_loss import RULE, log_losses
+from streamcal.metrics.log_loss import LEAST, RULE, RULE_OF_MEANS, log_losses
 
 if TYPE_CHECKING:
     from streamcal.cli.rows import RowReader
@@ -91,7 +91,10 @@ class Totals:
     """
 
     def __init__(self, loss: "MeanLoss") -> None:
+        from streamcal.losses import Poisson, Tweedie
+
         self.loss = loss
+        self._is_clipped = isinstance(loss, Poisson | Tweedie)  # a predicted 0 costs inf
         self.n_written = self.n_labelled = 0
         self.binary = True
         self.probabilities = True
@@ -114,7 +117,8 @@ class Totals:
                 self._log_sums[k] += np.sum(w * log_losses(y, z))
                 self._brier_sums[k] += np.sum(w * np.square(z - y))
             if not self.binary and (k or self._in_range):
-                self._loss_sums[k] += np.sum(w * self.loss(z, y))
+                means = np.maximum(z, LEAST) if self._is_clipped else z
+                self._loss_sums[k] += np.sum(w * self.loss(means, y))
 
     def add_to(self, summary: Summary) -> None:
         """Add each mean loss that is defined for these labels, before and after."""
@@ -124,7 +128,8 @@ class Totals:
             self._add_mean(summary, "log loss", self._log_sums, self.probabilities, f"  ({RULE})")
             self._add_mean(summary, "Brier score", self._brier_sums, self.probabilities)
         else:
-            self._add_mean(summary, f"{self.loss.name} loss", self._loss_sums, self._in_range)
+            name, rule = f"{self.loss.name} loss", f"  ({RULE_OF_MEANS})" * self._is_clipped
+            self._add_mean(summary, name, self._loss_sums, self._in_range, rule)
 
     def _add_mean(
         self,

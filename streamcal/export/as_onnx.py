@@ -107,15 +107,18 @@ def _knots(graph: _Graph, of: Knots, given: str) -> str:
 
 def _formula(graph: _Graph, of: Logistic, given: str) -> str:
     p = graph.add("Clip", given, *(graph.constant(np.float64(end)) for end in (of.low, of.high)))
-    a, c, one = (graph.constant(np.float64(number)) for number in (of.a, of.c, 1.0))
+    c, one = (graph.constant(np.float64(number)) for number in (-of.c, 1.0))
     rest = graph.add("Sub", one, p)
+    # Factors are negative: onnxruntime leaves out one that is 1 as a float of 32 bits.
     if of.kind == "platt":
-        terms = graph.add("Mul", a, graph.add("Log", graph.add("Div", p, rest)))
+        a = graph.constant(np.float64(-abs(of.a)))
+        odds = graph.add("Div", p, rest) if of.a >= 0.0 else graph.add("Div", rest, p)
+        terms = graph.add("Mul", a, graph.add("Log", odds))
     else:
-        b = graph.constant(np.float64(of.b))
+        a, b = (graph.constant(np.float64(-number)) for number in (of.a, of.b))
         high = graph.add("Mul", b, graph.add("Log", rest))
         terms = graph.add("Sub", graph.add("Mul", a, graph.add("Log", p)), high)
-    small = graph.add("Exp", graph.add("Neg", graph.add("Add", terms, c)))
+    small = graph.add("Exp", graph.add("Add", terms, c))
     return graph.add("Div", one, graph.add("Add", one, small))
 
 
@@ -187,6 +190,7 @@ def rounding_error(table: Knots) -> float:
     half = 0.5 * np.spacing(far).astype(np.float64)
     gaps = np.diff(x)
     wide = gaps > 2.0 * half
-    slopes = np.abs(np.diff(y))[wide] / gaps[wide]
+    with np.errstate(over="ignore"):  # an infinite slope is above any bound
+        slopes = np.abs(np.diff(y))[wide] / gaps[wide]
     found.append(float(np.max(slopes * half[wide], initial=0.0)))
     return max(found)

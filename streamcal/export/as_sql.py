@@ -3,7 +3,7 @@
 Knots are a search tree of ``CASE``: a row is compared with some tens of n scores. Numbers have
 an exponent, since a database takes ``0.5`` for a decimal fraction and ``0.5e0`` for a float. NULL
 is no number and falls through, as do NaN and infinities, which some databases sort above all
-numbers.
+numbers. SQLite compares text in a column of text with text, but not with a + before it.
 """
 
 from itertools import pairwise
@@ -30,6 +30,8 @@ def quoted(column: object) -> str:
         raise TypeError(f"`column` must be the name of a column, got {column!r}")
     if not column or "\0" in column:
         raise ValueError(f"`column` must be a name without a zero character, got {column!r}")
+    if any("\ud800" <= character <= "\udfff" for character in column):
+        raise ValueError(f"`column` must be text that UTF-8 can hold, got {column!r}")
     return '"' + column.replace('"', '""') + '"'
 
 
@@ -51,13 +53,13 @@ def write(of: Map, column: str) -> str:
     Examples
     --------
     >>> print(write(Logistic("platt", 2.0, 2.0, 0.5, 1e-6, 0.75), '"p"'))
-    CASE WHEN "p" >= -1.7e308 AND "p" <= 1.7e308 THEN
+    CASE WHEN +"p" >= -1.7e308 AND +"p" <= 1.7e308 THEN
     CASE WHEN "p" <= 1e-06 THEN 1.65e-12
     WHEN "p" >= 0.75e0 THEN 0.9368e0
     ELSE 1e0 / (1e0 + exp(-(2.0e0 * ln("p" / (1e0 - "p")) + 0.5e0))) END END
     """
     inner = _tree(of, column) if isinstance(of, Knots) else _formula(of, column)
-    return f"CASE WHEN {column} >= -{_LARGEST} AND {column} <= {_LARGEST} THEN\n{inner} END"
+    return f"CASE WHEN +{column} >= -{_LARGEST} AND +{column} <= {_LARGEST} THEN\n{inner} END"
 
 
 def _formula(of: Logistic, column: str) -> str:

@@ -3,6 +3,8 @@
 from streamcal.metrics.brier import BrierScore as BrierScore
 from streamcal.metrics.corp import CORP as CORP
 from streamcal.metrics.ece import ECE as ECE
+from streamcal.metrics.expected import ExpectedMetric as ExpectedMetric
+from streamcal.metrics.expected import expected_metric as expected_metric
 from streamcal.metrics.multicalibration import Multicalibration as Multicalibration
 from streamcal.metrics.multicalibration import MulticalibrationError as MulticalibrationError
 from streamcal.metrics.multicalibration import SegmentError as SegmentError

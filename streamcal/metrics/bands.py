@@ -167,8 +167,7 @@ def mean_band(
     x, n, squares = _group(scores, counts, squares, -np.inf, np.inf)
     rng = np.random.default_rng(seed)
     means = x + np.sqrt(squares) / n * rng.standard_normal((n_resamples, len(x)))
-    curves = np.stack([isotonic_fit(x, row, n)(x) for row in means])
-    low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    low, high = _quantiles_of_fits(x, n, means, level)
     return Band(x, np.maximum(low, least), np.maximum(high, least))
 
 
@@ -197,7 +196,12 @@ def _resampling_band(
     rng = np.random.default_rng(seed)
     chances = np.clip(chances, 0.0, 1.0)
     means = rng.binomial(n.astype(np.int64), chances, size=(n_resamples, len(x))) / n
-    curves = np.stack([_fit(x, row, n)(x) for row in means])
+    return _quantiles_of_fits(x, n, means, level)
+
+
+def _quantiles_of_fits(x: _Array, n: _Array, means: _Array, level: float) -> tuple[_Array, _Array]:
+    """Return the pointwise quantiles of the fits of means, which has a row for each fit."""
+    curves = np.stack([isotonic_fit(x, row, n)(x) for row in means])
     low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
     return low, high
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from river import base
 from river.metrics.base import ClassificationMetric
 
 from streamcal._state.clone import Cloned
@@ -97,6 +98,29 @@ class ProbabilityMetric(ProbabilityErrorMetric):
 
     @abstractmethod
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None: ...
+
+
+class MeanMetric(ProbabilityMetric):
+    """A metric of probabilities or, with a deviance, of predicted means of counts or amounts."""
+
+    _deviance: Deviance | None
+    _event: Any  # the positive label; None: the predicted one
+
+    def works_with(self, model: Any) -> bool:
+        """Whether the model is a classifier; with a loss, whether it is a regressor."""
+        if self._deviance is None:
+            return super().works_with(model)
+        return isinstance(model, base.Regressor)
+
+    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
+        """Return a prediction and a label as floats, or raise."""
+        if self._deviance is not None:
+            return self._deviance.as_pair(y_true, y_pred)
+        try:
+            p, happened = as_event(y_true, y_pred, self._event)
+        except ValueError as error:
+            raise with_hint(error, self._event, y_true, y_pred) from None
+        return p, float(happened)
 
 
 def is_no_prediction(y_pred: Any) -> bool:

@@ -21,7 +21,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice
@@ -33,19 +32,13 @@ from streamcal.losses import Log, Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import (
-    ProbabilityMetric,
-    as_event,
-    check_multiclass,
-    find_deviance,
-    with_hint,
-)
+from streamcal.metrics.base import MeanMetric, check_multiclass, find_deviance
 
 Scoring = Literal["brier", "log"]
 SCORES: tuple[Scoring, ...] = get_args(Scoring)
 
 
-class CORP(ProbabilityMetric, BinaryMetric):
+class CORP(MeanMetric, BinaryMetric):
     """Miscalibration (MCB), discrimination (DSC) and uncertainty (UNC) of predictions [1]_.
 
     Predictions are probabilities of a label or, with ``loss``, means of counts or amounts.
@@ -130,6 +123,7 @@ class CORP(ProbabilityMetric, BinaryMetric):
         self.pos_val = pos_val
         self.multiclass = multiclass
         self.loss = loss
+        self._event = None if multiclass else pos_val
         self._deviance = find_deviance(
             loss, scoring=scoring != "brier", pos_val=pos_val is not True, multiclass=multiclass
         )
@@ -142,12 +136,6 @@ class CORP(ProbabilityMetric, BinaryMetric):
         # Only with a loss: a number near the labels, and the sum of their deviances from it.
         self._center: float | None = None
         self._around = ExactSum()
-
-    def works_with(self, model: Any) -> bool:
-        """Whether the model is a classifier; with a loss, whether it is a regressor."""
-        if self._deviance is None:
-            return super().works_with(model)
-        return isinstance(model, base.Regressor)
 
     def get(self) -> float:
         """Return the miscalibration MCB."""
@@ -256,17 +244,6 @@ class CORP(ProbabilityMetric, BinaryMetric):
         assert self._center is not None, "a sample sets it"
         around = self._around.value / self._weight.value
         return decompose_means(stairs, mean_score, self._deviance, self._center, around)
-
-    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
-        """Return a prediction and a label as floats, or raise."""
-        if self._deviance is not None:
-            return self._deviance.as_pair(y_true, y_pred)
-        pos_val = None if self.multiclass else self.pos_val
-        try:
-            p, happened = as_event(y_true, y_pred, pos_val)
-        except ValueError as error:
-            raise with_hint(error, pos_val, y_true, y_pred) from None
-        return p, float(happened)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, y = self._pair_of(y_true, y_pred)

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal
 
-from river import base
 from river.metrics.base import BinaryMetric
 
 from streamcal._validation import check_choice, check_count
@@ -16,13 +15,11 @@ from streamcal.losses import Tweedie
 from streamcal.losses.deviance import DevianceName
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.base import (
+    MeanMetric,
     Multiclass,
-    ProbabilityMetric,
     as_class_events,
-    as_event,
     check_multiclass,
     find_deviance,
-    with_hint,
 )
 
 _TOP = 1 << 64  # above every bit pattern of a float
@@ -30,7 +27,7 @@ _TOP = 1 << 64  # above every bit pattern of a float
 _Cell = tuple[int, ExactSum, ExactSum]
 
 
-class ECE(ProbabilityMetric, BinaryMetric):
+class ECE(MeanMetric, BinaryMetric):
     """Expected calibration error: how far predicted probabilities are from observed frequencies.
 
     Predictions fall into bins; in each bin the mean prediction is compared with the frequency of
@@ -180,21 +177,6 @@ class ECE(ProbabilityMetric, BinaryMetric):
             do_all(*self._removing_each(y_true, y_pred, w))
         else:
             self._removing(*self._pair_of(y_true, y_pred), w, y_pred)()
-
-    def works_with(self, model: Any) -> bool:
-        """Whether the model is a classifier; with a loss, whether it is a regressor."""
-        if self._deviance is None:
-            return super().works_with(model)
-        return isinstance(model, base.Regressor)
-
-    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
-        """Return a prediction and a label as numbers, or raise."""
-        if self._deviance is not None:
-            return self._deviance.as_pair(y_true, y_pred)
-        try:
-            return as_event(y_true, y_pred, self._event)
-        except ValueError as error:
-            raise with_hint(error, self._event, y_true, y_pred) from None
 
     def _adding(self, p: float, happened: float, w: float) -> Step:
         """Return the step that adds a sample; all that may fail is computed now."""

@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 LEAST = 1e-15
 RULE = f"probabilities below {LEAST:g} count as {LEAST:g}"
 """The rule in words, shown with the loss; river's ``LogLoss`` has the same."""
+RULE_OF_MEANS = f"predictions below {LEAST:g} count as {LEAST:g}"
+"""The same rule of deviances that are infinite at 0."""
 
 
 def log_losses(happened: NDArray[np.float64], p: NDArray[np.float64]) -> NDArray[np.float64]:

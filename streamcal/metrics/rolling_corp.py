@@ -17,7 +17,7 @@ from streamcal._validation import check_choice, check_count
 from streamcal.isotonic.staircase import Staircase
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import DevianceName
-from streamcal.metrics.base import ProbabilityMetric, as_event, find_deviance, with_hint
+from streamcal.metrics.base import MeanMetric, find_deviance
 from streamcal.metrics.corp import CORP, SCORES, Scoring, chance_miscalibration
 
 _DRAWS = 2  # sets of labels that are drawn from the predictions of a window at a time
@@ -40,7 +40,7 @@ class RollingPoint(NamedTuple):
     chance: float = math.nan
 
 
-class RollingCORP(ProbabilityMetric, BinaryMetric):
+class RollingCORP(MeanMetric, BinaryMetric):
     """Miscalibration, discrimination and uncertainty of the last samples, and their history.
 
     The value is the exact MCB of the window; see `CORP` for the split. The MCB of n calibrated
@@ -89,7 +89,10 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
         check_count(every, "every", optional=True)
         check_count(max_points, "max_points", 2)
         check_choice(scoring, "scoring", SCORES)
-        find_deviance(loss, scoring=scoring != "brier", pos_val=pos_val is not True)
+        self._event = pos_val
+        self._deviance = find_deviance(
+            loss, scoring=scoring != "brier", pos_val=pos_val is not True
+        )
         self._corp = CORP(scoring, loss=loss)
         self.window = window
         self.scoring = scoring
@@ -136,20 +139,6 @@ class RollingCORP(ProbabilityMetric, BinaryMetric):
     def staircase(self) -> Staircase:
         """Return the CORP reliability curve of the window."""
         return self._corp.staircase()
-
-    def works_with(self, model: Any) -> bool:
-        """Whether the model is a classifier; with a loss, whether it is a regressor."""
-        return self._corp.works_with(model)
-
-    def _pair_of(self, y_true: Any, y_pred: Any) -> tuple[float, float]:
-        """Return a prediction and a label as floats, or raise."""
-        if self.loss is not None:
-            return self._corp._pair_of(y_true, y_pred)
-        try:
-            p, happened = as_event(y_true, y_pred, self.pos_val)
-        except ValueError as error:
-            raise with_hint(error, self.pos_val, y_true, y_pred) from None
-        return p, happened
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
         p, y = self._pair_of(y_true, y_pred)

@@ -277,25 +277,14 @@ def fit_curves(
             # At its ends, where samples are few, a curve may be far off: show most of it, not all.
             [np.quantile(fits[n](p), [_TAIL, 1.0 - _TAIL]) for n, (_, p) in models.items()],
         )
-        return [
-            ReliabilityCurve(
-                staircase=fits[name],
-                name=name,
-                mass=np.histogram(z, bins=edges)[0].astype(np.float64),
-                edges=edges,
-                n_samples=len(z),
-                decomposition=split_of_means(y, z, scoring),
-                band=bands.get(name),
-            )
-            for name, (y, z) in models.items()
-        ]
-    edges = _edges(
-        [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
-        [stairs.values for stairs in fits.values()]
-        # At its ends, where samples are few, the band is wide: show most of it, not all.
-        + [np.quantile(band.lower, [0.1]) for band in bands.values()]
-        + [np.quantile(band.upper, [0.9]) for band in bands.values()],
-    )
+    else:
+        edges = _edges(
+            [ends for stairs in fits.values() for ends in (stairs.lower, stairs.upper)],
+            [stairs.values for stairs in fits.values()]
+            # At its ends, where samples are few, the band is wide: show most of it, not all.
+            + [np.quantile(band.lower, [0.1]) for band in bands.values()]
+            + [np.quantile(band.upper, [0.9]) for band in bands.values()],
+        )
     return [
         ReliabilityCurve(
             staircase=fits[name],
@@ -303,11 +292,18 @@ def fit_curves(
             mass=np.histogram(p, bins=edges)[0].astype(np.float64),
             edges=edges,
             n_samples=len(p),
-            decomposition=decompose(fits[name], mean_score_of(happened, p, scoring), scoring),
+            decomposition=_split(fits[name], y, p, scoring),
             band=bands.get(name),
         )
-        for name, (happened, p) in models.items()
+        for name, (y, p) in models.items()
     ]
+
+
+def _split(stairs: Staircase, y: Array, p: Array, scoring: str | Deviance) -> Decomposition:
+    """Return the split of the mean score, or of the mean deviance."""
+    if isinstance(scoring, Deviance):
+        return split_of_means(y, p, scoring)
+    return decompose(stairs, mean_score_of(y, p, scoring), scoring)
 
 
 def over_same_range(

@@ -19,7 +19,7 @@ from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import isotonic_fit
 from streamcal.losses.deviance import Deviance
 from streamcal.metrics.corp import chance_miscalibration, mean_score_of, split_of_means
-from streamcal.metrics.log_loss import LEAST, RULE, log_losses
+from streamcal.metrics.log_loss import LEAST, RULE, RULE_OF_MEANS, log_losses
 from streamcal.monitoring.fixed_bets import new_bets
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
@@ -35,7 +35,6 @@ MOST_EVIDENCE = 300.0  # decimal digits of an e-value that are shown; it may be 
 
 Vector = NDArray[np.float64]
 _SCORE_NAMES = {"brier": "Brier score", "log": "log loss"}
-_RULE_OF_MEANS = f"predictions below {LEAST:g} count as {LEAST:g}"
 _SCORE_HEADER = ("Score", "Column", "Mean", "= MCB", "− DSC", "+ UNC")
 
 
@@ -75,7 +74,7 @@ class Scored(NamedTuple):
         """What `losses` clip, in words; "" if nothing."""
         if self.deviance is None:
             return RULE
-        return _RULE_OF_MEANS if self.deviance.may_be_zero else ""
+        return RULE_OF_MEANS if self.deviance.may_be_zero else ""
 
     def losses(self, p: Vector) -> Vector:
         """Return the log loss of each row, or its deviance, from predictions of all rows."""
