@@ -3,12 +3,33 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, NoReturn
 
 import numpy as np
 
 NO_ALIASES: Mapping[str, str] = {}
+
+UNITS = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "min": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+}
+
+
+def in_words(span: timedelta) -> str:
+    """Return a duration as the command line reads it, in the largest unit that divides it.
+
+    Examples
+    --------
+    >>> in_words(timedelta(hours=36)), in_words(timedelta(seconds=1.5))
+    ('36h', '1.5s')
+    """
+    for unit, length in UNITS.items():
+        if not span % length:
+            return f"{span // length}{unit}"
+    return f"{span.total_seconds()!r}s"
 
 
 def shown(value: Any, wanted: type | tuple[type, ...] = (), where: str = "") -> str:

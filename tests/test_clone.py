@@ -5,6 +5,7 @@ import inspect
 import pickle
 import pkgutil
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,14 @@ def test_a_parameter_may_be_an_empty_tuple() -> None:
     model = CalibratedClassifier(linear_model.LogisticRegression(), calibrator)
     assert model.clone().calibrator.crosses == ()
     assert calibrator.clone({"crosses": "auto"}).crosses == "auto"
+
+
+def test_a_timedelta_is_not_copied() -> None:
+    """It can't change, so a new key of a store costs no copy of its parameters."""
+    length = timedelta(days=7)
+    calibrator = PlattCalibrator(half_life=length)
+    assert calibrator.clone().half_life is length
+    assert calibrator.clone({"half_life": timedelta(1)}).half_life == timedelta(1)
+    data = calibrator.to_bytes()
+    assert PlattCalibrator.from_bytes(data).half_life == length
+    assert PlattCalibrator.from_bytes(data).to_bytes() == data

@@ -1,5 +1,6 @@
 """The picture of a hedge's weights."""
 
+from datetime import timedelta
 from typing import Any
 
 import matplotlib as mpl
@@ -8,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
 
-from streamcal import HedgedCalibrator
+from streamcal import HedgedCalibrator, IsotonicCalibrator, PlattCalibrator
 from streamcal.plot import HedgeWeightsDisplay
 
 mpl.use("Agg")
@@ -57,3 +58,14 @@ def test_bad_history(history: Any) -> None:
         HedgeWeightsDisplay.from_history(history, times=[1, 2])
     with pytest.raises(ValueError, match="`times` must ascend"):
         HedgeWeightsDisplay.from_history(history[:2], times=[2, 1])
+
+
+def test_the_legend_shows_durations_in_words() -> None:
+    lengths = [timedelta(days=1), timedelta(hours=36), timedelta(days=1, microseconds=1)]
+    mixed = [PlattCalibrator(half_life=length) for length in lengths]
+    hedge = HedgedCalibrator([*mixed, IsotonicCalibrator(window=timedelta(days=7))])
+    hedge.learn_one(0.5, 1, t=0.0)
+    display = HedgeWeightsDisplay.from_history([hedge.weights], ax=Figure().subplots())
+    shown = [area.get_text() for area in display.legend_.findobj(TextArea)]
+    of_platt = [f"Platt, half_life={words}" for words in ("86400.000001s", "36h", "1d")]
+    assert shown == ["Isotonic", *of_platt]

@@ -21,7 +21,8 @@ from streamcal import (
     PlattCalibrator,
     SegmentCalibrator,
 )
-from streamcal.cli.calibrator_settings import in_words, parse_span
+from streamcal._advice import in_words
+from streamcal.cli.calibrator_settings import parse_span
 from streamcal.durable import Store
 from tests.runner import run
 

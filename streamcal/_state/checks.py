@@ -5,6 +5,7 @@ A damaged or malicious value raises ``ValueError``.
 
 import math
 from collections.abc import Iterable
+from datetime import timedelta
 from reprlib import repr  # a value may be deep or long
 from typing import Any
 
@@ -90,7 +91,7 @@ def as_name(value: Any, name: str, *, none: bool = False) -> Any:
 
 
 def are_fixed(values: Iterable[Any]) -> bool:
-    """Return whether no value can change: numbers, text, None, and tuples of these.
+    """Return whether no value can change: numbers, text, None, timedeltas, and tuples of these.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def are_fixed(values: Iterable[Any]) -> bool:
     return True
 
 
-_FIXED = frozenset((type(None), bool, int, float, str))
+_FIXED = frozenset((type(None), bool, int, float, str, timedelta))
 
 
 def are_in(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:

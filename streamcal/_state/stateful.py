@@ -263,6 +263,8 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
 def _is_fixed(packed: Any) -> bool:
     """Return whether `unpack` makes the same object of a value each time, and it cannot change."""
     if isinstance(packed, dict):
+        if packed.keys() == {"timedelta"}:
+            return True
         inner = packed.get("tuple")
         return len(packed) == 1 and isinstance(inner, list) and all(map(_is_fixed, inner))
     return not isinstance(packed, list)

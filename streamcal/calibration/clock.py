@@ -23,6 +23,7 @@ Time = datetime | float
 """A time: a `datetime` with or without a zone, or seconds from any origin, such as 1970."""
 
 _EPOCH = datetime(1970, 1, 1)
+_LATEST = 1e300  # in seconds
 _MICROSECONDS = "datetime64[us]"
 
 
@@ -55,7 +56,7 @@ def as_seconds(t: Any) -> tuple[float, str]:
     TypeError
         If it is no time.
     ValueError
-        If it is not finite.
+        If it is not finite, or beyond 1e300 seconds: the time between two of them is finite.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def as_seconds(t: Any) -> tuple[float, str]:
     (60.0, 'seconds')
     """
     kind = type(t)  # quicker than calls
-    if kind is float and -math.inf < t < math.inf:
+    if kind is float and -_LATEST <= t <= _LATEST:
         return t, "seconds"
     if kind is datetime and t.tzinfo is not None:
         return t.timestamp(), "aware"
@@ -86,6 +87,8 @@ def as_seconds(t: Any) -> tuple[float, str]:
         raise TypeError(f"`t` must be a datetime or a number of seconds, got {t!r}") from None
     if not math.isfinite(seconds):
         raise ValueError(f"`t` must be a datetime or a finite number of seconds, got {t!r}")
+    if abs(seconds) > _LATEST:
+        raise ValueError(f"`t` must be a datetime, or seconds from -1e300 to 1e300, got {t!r}")
     return seconds, "seconds"
 
 
@@ -179,7 +182,7 @@ def as_times(t: Any, n_samples: int) -> Times:
             seconds = _in_seconds(array.astype(_MICROSECONDS).astype(np.int64))
         else:
             seconds = array.astype(np.float64)
-            missing, kind = ~np.isfinite(seconds), "seconds"
+            missing, kind = ~(np.abs(seconds) <= _LATEST), "seconds"
         if missing.any():
             as_seconds(array[missing][0])  # raises
         return Times(seconds, kind)
@@ -340,9 +343,6 @@ class Timed:
         now = fields["now"]
         require(self._kind is None or now is not None, "a kind of times must have a time")
         return math.nan if now is None else as_float(now, "now", -_LATEST, _LATEST)
-
-
-_LATEST = float(np.finfo(np.float64).max)
 
 
 # Parameters ---------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.cli.calibrator_settings import Interpolation, Method, Settings, in_words, parse_span
+from streamcal._advice import in_words
+from streamcal.cli.calibrator_settings import Interpolation, Method, Settings, parse_span
 from streamcal.cli.console import data_errors, progress, usage_errors
 from streamcal.cli.files import check_files
 from streamcal.cli.options import (

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamcal._advice import UNITS, in_words
 from streamcal._validation import check_choice
 from streamcal.cli.summary import Totals
 from streamcal.cli.table_source import Columns
@@ -52,14 +53,6 @@ _CALIBRATORS = {
 LOSSES = ("log", "squared", "poisson", "gamma", "tweedie", "linex", "logistic", "exponential")
 
 
-_UNITS = {
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "min": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-}
-
-
 def parse_span(text: str | None, option: str, *, whole: bool = False) -> Any:
     """Return a number of samples, or a duration if there is a unit; None if nothing is given.
 
@@ -76,7 +69,7 @@ def parse_span(text: str | None, option: str, *, whole: bool = False) -> Any:
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(d|h|min|s)", text.strip())
     try:
         if found is not None:
-            return float(found[1]) * _UNITS[found[2]]
+            return float(found[1]) * UNITS[found[2]]
     except OverflowError:
         pass
     count = "a whole number" if whole else "a number"
@@ -84,20 +77,6 @@ def parse_span(text: str | None, option: str, *, whole: bool = False) -> Any:
         f"{option} must be {count} of samples, or a duration such as 7d, 12h, 30min or 45s, got"
         f" {text!r}"
     )
-
-
-def in_words(span: timedelta) -> str:
-    """Return a duration as `parse_span` reads it, in the largest unit of which it is a multiple.
-
-    Examples
-    --------
-    >>> in_words(timedelta(hours=36)), in_words(timedelta(seconds=1.5))
-    ('36h', '1.5s')
-    """
-    for unit, length in _UNITS.items():
-        if not span % length:
-            return f"{span // length}{unit}"
-    return f"{span.total_seconds()!r}s"
 
 
 @dataclass(frozen=True)

@@ -355,7 +355,8 @@ class KeyedCalibrator(Locked):
 
     def _note_kind(self, calibrator: Calibrator) -> None:
         """Keep a calibrator that has learned, for `_check_t`: it knows the kind of times."""
-        if self._knows_kind._kind is None:
+        known = self._knows_kind._kind is not None
+        if self._knows_kind is self._fresh or (not known and calibrator._kind is not None):
             self._knows_kind = calibrator
 
     def learn_many(
@@ -456,7 +457,6 @@ class KeyedCalibrator(Locked):
             times = Times.unpack(read)
             kind = times.kind
             one_by_one = OneByOne(scores, y, w, values, times.seconds, kind)
-            timed = _Timed(scores, y, w, times, values)
         cache = self._cache
         cache.begin_batch(groups)
         others, unchanged = one_by_one.predict_learn_live(groups, cache.live, FEW, cache.touch)
@@ -468,7 +468,8 @@ class KeyedCalibrator(Locked):
                 call = None if kind != live.calibrator._kind else live.predict_learn
                 if call is not None and type(at) is list and len(at) < FEW:
                     one_by_one.predict_learn(call, at)
-                elif timed is not None and type(at) is list and len(at) < FEW_TIMED:
+                elif kind is not None and type(at) is list and len(at) < FEW_TIMED:
+                    timed = timed or _Timed(scores, y, w, times, values)
                     timed.predict_learn(live.calibrator, at)
                 else:
                     at = at if type(at) is slice else np.asarray(at)

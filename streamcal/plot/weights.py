@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._advice import shown
+from streamcal._advice import in_words, shown
 from streamcal._validation import as_vector, check_same_length
 from streamcal.plot._axes import figure_of, new_axes
 
@@ -154,6 +155,8 @@ def short_names(names: Sequence[str]) -> list[str]:
     --------
     >>> short_names(["PlattCalibrator()", "PlattCalibrator(gamma=0.5, half_life=100.0)", "mine"])
     ['Platt', 'Platt, half_life=100', 'mine']
+    >>> short_names([f"PlattCalibrator(half_life={timedelta(hours=h)!r})" for h in (24, 36)])
+    ['Platt, half_life=1d', 'Platt, half_life=36h']
     """
     parts = [_parse(name) for name in names]
     kinds = Counter(kind for kind, _ in parts)
@@ -169,11 +172,18 @@ def short_names(names: Sequence[str]) -> list[str]:
     return short
 
 
+def _duration(found: re.Match[str]) -> str:
+    """Return a timedelta, as it is written in a name, in words."""
+    parts = (part.split("=") for part in found[1].split(", "))
+    return in_words(timedelta(**{unit: int(number) for unit, number in parts}))
+
+
 def _parse(name: str) -> tuple[str, list[str]]:
     """Return the kind of a calibrator and its parameters, from its name."""
     found = re.fullmatch(r"(\w+?)(?:Calibrator)?\((.*)\)(.*)", name)
     if found is None:
         return name, []
     kind, given, number = found.groups()
+    given = re.sub(r"datetime\.timedelta\(([a-z]+=-?\d+(?:, [a-z]+=-?\d+)*)\)", _duration, given)
     texts = [re.sub(r"\.0$", "", text) for text in given.split(", ") if text]
     return kind + number, texts
