@@ -102,7 +102,7 @@ class Draw:
         """A time that mostly goes on, sometimes far, and may go back."""
         self.now += self.pick([0.0, 1e-3, 1.0, 1.0, 5.0, 90.0, -1.0, 1e6])
         if self.wild and self.chance(0.02):
-            self.now = self.pick([-1.7e308, 1.7e308, 0.0])
+            self.now = self.pick([-1e300, 1e300, 0.0])
         return self.now
 
     def when(self, calibrator: Any) -> dict[str, Any]:
@@ -876,6 +876,29 @@ def _add_metrics() -> None:
         ),
         acts,
         ask(0.0, 1.0),
+    )
+
+    def add(draw: Draw, metric: Any, held: list[Any]) -> None:
+        metric.add(len(held), float(draw.probability()), draw.pick([None, 0, 1]))
+        held.append(len(held))
+
+    def add_label(draw: Draw, metric: Any, held: list[Any]) -> None:
+        metric.add_label(draw.random.randrange(len(held) + 1), draw.pick([0, 1, True]))
+
+    def expected(metric: Any) -> Any:
+        low, high = metric.interval
+        value = metric.get()
+        assert not metric.n_samples or low <= value <= high
+        within([low, value, high], 0.0, math.inf)
+        return value, low, high, metric.n_unknown
+
+    CASES[package.ExpectedMetric] = Case(
+        lambda draw: package.ExpectedMetric(
+            draw.pick(["f1", "accuracy", "auc", "brier", "log_loss"]), draw.pick([1, 5, 50])
+        ),
+        [add, add, add_label],
+        expected,
+        cost=4.0,
     )
     CASES[package.SmoothECE] = Case(
         lambda draw: package.SmoothECE(n_cells=draw.pick([2, 3, 64])), acts, ask(0.0, 1.0), cost=2.0

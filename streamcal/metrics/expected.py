@@ -28,7 +28,7 @@ import math
 import re
 from collections.abc import Hashable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,6 +52,8 @@ from streamcal.decision.metric import Metric
 
 Vector = NDArray[np.float64]
 ScoreName = Literal["auc", "brier", "log_loss"]
+AnyExpected: TypeAlias = "AnyMetric | ScoreName | Literal['recall']"
+"""A metric that has an expectation here."""
 
 _CLIP = 1e-15  # of probabilities in the logarithm
 _TAU = 1e-9  # mass of slots of a law that are dropped
@@ -76,7 +78,7 @@ class Expected(NamedTuple):
 def expected_metric(
     p: ArrayLike,
     y: ArrayLike | None = None,
-    metric: AnyMetric = "f1",
+    metric: AnyExpected = "f1",
     *,
     decisions: ArrayLike | None = None,
     threshold: float = 0.5,
@@ -178,7 +180,7 @@ class ExpectedMetric(Cloned):
 
     def __init__(
         self,
-        metric: AnyMetric = "f1",
+        metric: AnyExpected = "f1",
         window: int = 1000,
         threshold: float = 0.5,
         level: float = 0.9,

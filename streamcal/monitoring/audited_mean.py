@@ -125,9 +125,8 @@ class AuditedMean(Locked, Stateful):
             If an argument is out of its range, or a decision with propensity 1 was not observed;
             nothing changes.
         """
-        within = f"[{self.low:g}, {self.high:g}]"
-        m = as_within(predicted, "predicted", within)
-        v = None if observed is None else as_within(observed, "observed", within)
+        m = self._as_value(predicted, "predicted")
+        v = None if observed is None else self._as_value(observed, "observed")
         pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
         if v is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
@@ -168,6 +167,13 @@ class AuditedMean(Locked, Stateful):
         """Ends of the interval that holds at all times together."""
         low, high = self._bounds.interval(self.alpha)
         return self._within(low), self._within(high)
+
+    def _as_value(self, value: Any, name: str) -> float:
+        """Return a number in the range, or raise; rounding errors are clipped."""
+        number, slack = as_number(value, name), 1e-9 * (self.high - self.low)
+        if self.low - slack <= number <= self.high + slack:
+            return self._within(number)
+        return as_within(value, name, f"[{self.low:g}, {self.high:g}]")
 
     def _within(self, value: float) -> float:
         return min(max(value, self.low), self.high)

@@ -102,7 +102,7 @@ class AuditSampler(Locked, Stateful):
     >>> sum(audit.ask for audit in audits)
     197
     >>> round(audits[9_950].propensity, 3), round(audits[9_901].propensity, 3)
-    (0.031, 0.006)
+    (0.031, 0.011)
     >>> sampler.audit_one(9_950, 0.5) == audits[9_950]  # asked again
     True
     """

@@ -133,7 +133,7 @@ def check_label_of_model(y: Any, raw: Mapping[ClfTarget, Any], classifier: Any) 
     ValueError: `y` must be False or True for this model, got 'yes'; write True for the positive \
 label, as by `y == 'yes'`
     """
-    if isinstance(y, str) and raw and all(isinstance(label, bool) for label in raw):
+    if isinstance(y, str) and raw and {*map(type, raw)} == {bool}:
         if not getattr(last_step(classifier), "_multiclass", True):
             raise ValueError(
                 f"`y` must be False or True for this model, got {y!r}; write True for the positive"
