@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "asv_bench"))
 
-import compare  # noqa: E402
+import compare  # noqa: E402  (in the folder that is named above)
 
 N = 4_000  # samples of a generated stream
 DELAYS = (0, 100)

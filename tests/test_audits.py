@@ -5,6 +5,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +157,11 @@ def test_what_is_refused_changes_nothing(call: Any, message: str) -> None:
 def test_an_audit_has_names() -> None:
     assert Audit(True, 0.5).ask
     assert Audit(True, 0.5).propensity == 0.5
+
+
+def test_all_that_is_missing_counts_as_one_value() -> None:
+    sampler = AuditSampler(0.2, secret="s", fields=["f"])
+    for i, missing in enumerate([None, math.nan, np.float64("nan"), pd.NA]):
+        sampler.audit_one(i, 0.5, {"f": missing})
+    sampler.audit_one("left out", 0.5, {})
+    assert sampler._counts == [{None: 5}]

@@ -536,7 +536,10 @@ def test_a_time_that_is_missing_ends_the_query() -> None:
             "when": [0.0, None],
         }
     )
-    make = lambda: PlattCalibrator(half_life=timedelta(days=9))  # noqa: E731
+
+    def make() -> PlattCalibrator:
+        return PlattCalibrator(half_life=timedelta(days=9))
+
     with pytest.raises(ValueError, match=r"`time` must be known in each row .* but 'when' has a"):
         Spark().micro_batch([table], make, COLUMNS._replace(time="when"))
     with pytest.raises(ValueError, match="forgets by time: `time` must be the column of times"):

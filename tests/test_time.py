@@ -502,8 +502,9 @@ def test_calibrators_of_ones_own_get_the_time_that_was_given() -> None:
         hedge.learn_one(0.5, 1, t=times[0])
         hedge.learn_many([0.5, 0.4], [1, 0], t=times)
         hedge.learn_group([0.5, 0.4], [1, 0], t=times[1])
-        (recorder, platt) = hedge._calibrators
-        assert recorder.times == [times[0], *times, times[1], times[1]]  # type: ignore[attr-defined]
+        recorder: Any
+        recorder, platt = hedge._calibrators
+        assert recorder.times == [times[0], *times, times[1], times[1]]
         assert not platt.needs_time
 
 

@@ -180,7 +180,10 @@ def test_keys_and_delays(tmp_path: Path, delay: int) -> None:
     path = table.write(tmp_path / "t.csv")
     options = ("--calibrator", "platt", "--half-life", "12h", "--time", "when", "--key", "k")
     more = ("--delay", delay) if delay else ()
-    make = lambda: PlattCalibrator(half_life=timedelta(hours=12))  # noqa: E731
+
+    def make() -> PlattCalibrator:
+        return PlattCalibrator(half_life=timedelta(hours=12))
+
     expected = table.expected(make, delay=delay, keys=True)
     result = calibrate(path, *options, *more)
     assert column(result.stdout) == pytest.approx(expected, rel=1e-12)

@@ -237,10 +237,8 @@ def test_new_calibrators_learn_recent_samples_at_their_times(on_drift: Any) -> N
 def test_recent_samples_keep_their_times_in_a_state() -> None:
     from streamcal.monitoring import CalibrationDrift
 
-    make: Callable[..., Any] = lambda: CalibratedClassifier(  # noqa: E731
-        Counting(), DecayedMean(), time="moment", drift_detector=CalibrationDrift(run_length=100)
-    )
-    model = make()
+    drift = CalibrationDrift(run_length=100)
+    model = CalibratedClassifier(Counting(), DecayedMean(), time="moment", drift_detector=drift)
     stream = [(at(0.37 * i), i < 300 or i % 7 == 0) for i in range(600)]
     for moment, y in stream[:250]:
         model.learn_one({"moment": moment}, y)

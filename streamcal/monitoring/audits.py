@@ -40,6 +40,7 @@ from streamcal._state import (
 from streamcal._validation import as_probability, as_within, check_count
 from streamcal._whole import Step, do_all
 from streamcal.calibration.segments import check_fields
+from streamcal.metrics.segment_errors import as_category
 
 _SLACK = 10.0  # so many questions too few double the correction
 _SAME = 0.25  # the part of the propensity that is the same for all decisions
@@ -291,22 +292,16 @@ def as_key(key: Any) -> Any:
         key = key.item()
     if isinstance(key, str):
         return key
-    if isinstance(key, int) or (isinstance(key, float) and key == key):
-        return int(key) if key == int_of(key) else key
+    if isinstance(key, int):
+        return int(key)  # True is 1
+    if isinstance(key, float) and key == key:
+        return int(key) if key.is_integer() else key
     raise TypeError(f"`key` must be text, a number or a tuple of these, got {key!r}")
-
-
-def int_of(number: float) -> int | None:
-    """Return a number as an int; None if it is infinite."""
-    return int(number) if math.isfinite(number) else None
 
 
 def as_value(value: Any, field: str) -> Any:
     """Return the value of a field that can be counted, or raise; NaN counts as None."""
-    if value is None or value != value:
-        return None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str | int | float):
-        return value
-    raise TypeError(f"`x` must have text or numbers in {field!r}, got {value!r}")
+    try:
+        return as_category(value, field)
+    except TypeError:
+        raise TypeError(f"`x` must have text or numbers in {field!r}, got {value!r}") from None

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.losses.deviance import Deviance
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
+from streamcal.plot.reliability_curve import shown_part
 from streamcal.report.content import listed
 from streamcal.report.periods import Periods, equal_parts
 
@@ -339,11 +340,7 @@ def periods_in_words(before: Vector, after: Vector, name: str = "periods") -> st
 
 def change(before: float, after: float) -> str:
     """Return two numbers with an arrow between them."""
-    return f"{_digits(before)} \N{RIGHTWARDS ARROW} {_digits(after)}"
-
-
-def _digits(loss: float) -> str:
-    return f"{loss:.4f}" if abs(loss) < 1e4 else f"{loss:.4g}"
+    return f"{shown_part(before)} \N{RIGHTWARDS ARROW} {shown_part(after)}"
 
 
 def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], str]) -> str:
