@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         The names of the values that the calibrator needs as ``x``; usually none.
     makes_tickets : bool
         Whether late labels need the ticket of `serve_one`.
+    needs_propensity : bool
+        Whether `learn_one` needs the ``propensity`` of a label, as that of `AuditedCalibrator`.
     needs_time : bool
         Whether it must know the time at which a sample is learned.
     is_joint : bool
@@ -82,6 +84,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
+    needs_propensity: bool = False
     is_joint: ClassVar[bool] = False
 
     @abstractmethod
@@ -437,6 +440,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
             given["ticket"] = context.ticket
         if self.needs_time:
             given["t"] = context.t
+        if self.needs_propensity:
+            given["propensity"] = context.propensity
         return given
 
     def _learn_steps(
@@ -484,13 +489,23 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
     def _check_fields(self, x: Any) -> None:
         """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
 
+    def _read_propensity(self, propensity: Any) -> float | None:
+        """Return the propensity of a sample, or raise; None if none is needed."""
+        if propensity is not None:
+            raise_no_propensity(type(self).__name__)
+        return None
+
+    def _read_propensities(self, propensity: Any, labels: NDArray[np.float64]) -> Any:
+        """Return propensities of a batch, or raise; NaN without label, None if none is needed."""
+        return self._read_propensity(propensity)
+
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
         """Return what is used of the contexts of a batch, by sample; None if nothing is used.
 
         By default each is a `Context`; of a calibrator that learns a batch with its times at once
         it is what `Times.pack` returns.
         """
-        if not self.fields and not self.needs_time:
+        if not self.fields and not self.needs_time and not self.needs_propensity:
             return None
         times = self._read_times(contexts.t, n_samples)
         if times is not None and self._learns_times():
@@ -654,8 +669,20 @@ def show_calibrator(value: Any, where: str = "") -> str:
     return f"{value!r}{where}{hint}"
 
 
+def raise_no_propensity(name: str) -> NoReturn:
+    """Raise because a calibrator of this name takes no propensity."""
+    raise TypeError(
+        f"`propensity` must be None: a {name} takes none; AuditedCalibrator(calibrator) does"
+    )
+
+
 def check_calibrator(
-    calibrator: Any, name: str = "calibrator", *, fields: bool = False, binary: bool = True
+    calibrator: Any,
+    name: str = "calibrator",
+    *,
+    fields: bool = False,
+    binary: bool = True,
+    propensity: bool = False,
 ) -> None:
     """Raise unless a value is a `Calibrator`.
 
@@ -668,11 +695,15 @@ def check_calibrator(
         Whether it may need fields of a sample.
     binary : bool
         Whether it must accept the labels 0 and 1.
+    propensity : bool
+        Whether it may need the propensity of a label.
     """
     if not isinstance(calibrator, Calibrator):
         raise TypeError(f"`{name}` must be a Calibrator or None, got {show_calibrator(calibrator)}")
     if calibrator.fields and not fields:
         raise TypeError(f"`{name}` must be a map of scores alone, got {shown(calibrator)}")
+    if calibrator.needs_propensity and not propensity:
+        raise TypeError(f"`{name}` must need no propensity, got {shown(calibrator)}")
     if binary:
         check_binary(calibrator, name)
 

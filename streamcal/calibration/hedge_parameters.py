@@ -54,6 +54,12 @@ def as_list(calibrators: Any) -> list[Calibrator]:
                 "`calibrators` must be maps of scores alone, got"
                 f" {show_calibrator(calibrator, f' at position {at}')}"
             )
+        if calibrator.needs_propensity:
+            raise TypeError(
+                "`calibrators` must need no propensity, got"
+                f" {show_calibrator(calibrator, f' at position {at}')};"
+                " write AuditedCalibrator(HedgedCalibrator(calibrators))"
+            )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked
 

@@ -160,6 +160,11 @@ class AuditSampler(Locked, Stateful):
         with self._mutex:
             return self._find_or_draw(known, probability, values)
 
+    def _check(self, key: Any, x: Any) -> None:
+        """Raise unless `audit_one` accepts a decision."""
+        as_key(key)
+        self._values(x)
+
     def _find_or_draw(self, known: Any, probability: float, values: list[Any]) -> Audit:
         """Return the audit of a decision that was checked."""
         if (audit := self._audits.get(known)) is not None:
