@@ -54,6 +54,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
+from streamcal.calibration.audited import AuditedCalibrator
 from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
@@ -196,6 +197,14 @@ def compared(comparison: ForecastComparison, i: int) -> None:
 
 def chosen(sampler: AuditSampler, i: int) -> None:
     sampler.audit_one((i % 90, "a"), SCORES[i], {"country": "abc"[i % 3] if i % 4 else None})
+
+
+def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
+    x = {"a": i % 3, "b": str(i % 2)}
+    given: Any = {"x": x} if calibrator.fields else {}
+    _, ticket = calibrator.serve_one(i % 7 / 7, **given)
+    late = ticket if i % 3 else None
+    calibrator.learn_one(i % 7 / 7, i % 2, 1.0, ticket=late, propensity=0.5, **given)
 
 
 def audited(mean: AuditedMean, i: int) -> None:
@@ -401,6 +410,13 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: PlattCalibrator(gamma=0.2), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=50.0), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=timedelta(hours=1)), timed),
+    ],
+    "AuditedCalibrator": [
+        Example(lambda: AuditedCalibrator(floor=0.1), audited_labels),
+        Example(
+            lambda: AuditedCalibrator(SegmentCalibrator(("a", "b"), base=PlattCalibrator())),
+            audited_labels,
+        ),
     ],
     "SegmentCalibrator": [
         Example(lambda: SegmentCalibrator(("a", "b")), segments),
@@ -744,6 +760,10 @@ def use(learner: Any) -> None:
         use_anytime(learner)
     elif isinstance(learner, SegmentCalibrator):
         use_segments(learner)
+    elif isinstance(learner, AuditedCalibrator):
+        for i in range(3):
+            audited_labels(learner, i)
+        assert 0.0 <= learner.predict_one(0.3, {"a": 1}) <= 1.0
     elif isinstance(learner, ExportedCalibrator):
         assert np.isfinite(learner.predict_many(GRID)).all()
         assert learner.predict_one(0.3) == learner.predict_many([0.3])[0]

@@ -677,6 +677,71 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
 
     actions = [learn, learn, serve, learn_group, learn_many]
     CASES[SegmentCalibrator] = Case(make, actions, ask, cost=12.0)
+    _add_audited(make, segment)
+
+
+def _add_audited(
+    segment_calibrator: Callable[[Draw], Any], segment: Callable[[Draw], dict[str, Any]]
+) -> None:
+    from streamcal.calibration import AuditedCalibrator, HedgedCalibrator, PlattCalibrator
+
+    def make(draw: Draw) -> Any:
+        kinds = [None, PlattCalibrator(), HedgedCalibrator(share=0.01), segment_calibrator(draw)]
+        return AuditedCalibrator(draw.pick(kinds), floor=draw.pick([0.005, 0.3, 1]))
+
+    def given_x(draw: Draw, calibrator: Any) -> dict[str, Any]:
+        return {"x": segment(draw)} if calibrator.fields else {}
+
+    def propensity(draw: Draw, calibrator: Any) -> Any:
+        return draw.pick([1, calibrator.floor, max(calibrator.floor, draw.random.random())])
+
+    def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        given = {"propensity": propensity(draw, calibrator), **given_x(draw, calibrator)}
+        sample = draw.probability(), draw.share(), draw.weight()
+        calibrator.learn_one(*sample, **given, **draw.when(calibrator))
+
+    def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        x, p = given_x(draw, calibrator), draw.probability()
+        value, ticket = calibrator.serve_one(p, **x)
+        within(value, 0.0, 1.0)
+        held.append((x, p, ticket))
+        if draw.chance(0.5):
+            x, p, ticket = held.pop(0)
+            given = {"propensity": propensity(draw, calibrator), "ticket": ticket, **x}
+            sample = p, draw.share(), draw.weight()
+            calibrator.learn_one(*sample, **given, **draw.when(calibrator))
+
+    def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        p, y = draw.batch(draw.probability, n), draw.batch(draw.share, n)
+        w = min(max(float(draw.weight()), 1e-50), 1e50)  # each row has a part of it
+        given: dict[str, Any] = {"propensity": propensity(draw, calibrator)}
+        if calibrator.fields:
+            given["x"] = [segment(draw) for _ in range(n)]
+        calibrator.learn_group(p, y, w, **given, **draw.when(calibrator))
+
+    def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
+        given: dict[str, Any] = {"propensity": [propensity(draw, calibrator) for _ in range(n)]}
+        given |= draw.times(calibrator, n)
+        if calibrator.fields:
+            rows = [segment(draw) for _ in range(n)]
+            columns = {name: [row.get(name) for row in rows] for name in calibrator.fields}
+            given["x"] = columns
+        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), **given)
+        within(served, 0.0, 1.0)
+
+    def ask(calibrator: Any) -> Any:
+        x = {"x": {"a": "x"}} if calibrator.fields else {}
+        answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
+        within(answers, 0.0, 1.0)
+        weights = list(calibrator.weights.values())
+        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+        return answers, weights
+
+    actions = [learn, learn, serve, learn_group, learn_many]
+    CASES[AuditedCalibrator] = Case(make, actions, ask, cost=16.0)
 
 
 def _add_joint() -> None:

@@ -146,7 +146,7 @@ WRAPPERS = [
         (
             "CalibratedClassifier(model, drift_detector=drift.ADWIN()).to_bytes()",
             "`drift_detector` must be",
-            "got a ADWIN; pickle the object instead",
+            "got an ADWIN; pickle the object instead",
         ),
         (
             "CalibratedClassifier.from_bytes(CalibratedClassifier(model).to_bytes())",

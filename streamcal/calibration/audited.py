@@ -7,13 +7,20 @@ parameters, a prior, the weights of a hedge, and any map if the selection knows 
 
 A weight of 1 / π would undo the bounds of all learners, which need weights of at most 1. So the
 weight is floor / π, where the floor is the least propensity there is. Frequently labelled samples
-then count little, and what they know of their scores is lost. Which of the two is better depends on
-the stream, so both are learned, and mixed by what they predicted for a sample of all samples.
+then count little, and a change that they show is learned late. So there are two maps::
+
+    scores → all labels alike → correction, by propensity
+    scores → by propensity
+
+The first follows what changes in all labels, and corrects what the selection hides, which mostly
+stays. It does not change a map that is right. The second does not depend on what is learned from
+labels that were selected. Which of the two is better depends on the stream, so they are mixed by
+what they predicted for a sample of all samples.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,20 +46,21 @@ from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.probability import ProbabilityCalibrator, as_label
 from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
-from streamcal.export.curve import mixture
-from streamcal.export.description import Description, unlearned
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.shape import Samples, Shape
 
-_NAMES = ("all labels alike", "by propensity")
+_NAMES = ("all labels, corrected", "by propensity")
+_CLONES = ("alike", "corrected", "weighted")
 _CLIP = 1e-6  # predictions are clipped to [_CLIP, 1 − _CLIP]
 _SHARES = (0.0, 0.001, 0.01)
 
 
 class _Tickets(NamedTuple):
-    """The tickets of the two calibrators, and of their mixture."""
+    """What was served: the answer of all labels alike, and the tickets of all parts."""
 
+    p: float
     alike: Ticket | None
+    corrected: Ticket | None
     weighted: Ticket | None
     mixed: Ticket
 
@@ -63,8 +71,8 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
     Parameters
     ----------
     calibrator : Calibrator, optional
-        The prototype, which is cloned twice; it must accept scores and labels in [0, 1]. By default
-        a `HedgedCalibrator`.
+        The prototype, of which there are three clones; it must accept scores and labels in [0, 1].
+        By default a `HedgedCalibrator`.
     floor : float
         The least propensity, in (0, 1]. The default is that of an `AuditSampler` with its default
         rate.
@@ -81,9 +89,9 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
     always labelled. `learn_one` must get it with each label.
 
     One clone learns all labels alike, which is right where the labels of a score are those of any
-    sample of this score. The other learns each with the weight floor / π, which is right for any
-    selection with known propensities. They are mixed as in a `HedgedCalibrator`, by their
-    likelihood with the weights floor / π.
+    sample of this score. A second one maps its answers, and a third one the scores; both learn with
+    the weights floor / π, which is right for any selection with known propensities. These two are
+    mixed as in a `HedgedCalibrator`, by their likelihood with the weights floor / π.
 
     *Cost of being wrong.* If labels come at once, the sum of floor / π times the log loss is at
     most that of the better of the two plus ln 2 + ln 3 = 1.8. Divided by the floor, the sum on the
@@ -119,7 +127,7 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
     makes_tickets = True
     needs_propensity = True
 
-    def __init__(self, calibrator: Calibrator | None = None, *, floor: float = 0.005) -> None:
+    def __init__(self, calibrator: Calibrator | None = None, *, floor: float = 0.01) -> None:
         prototype = HedgedCalibrator() if calibrator is None else calibrator
         check_calibrator(prototype, fields=True)
         self.calibrator = calibrator
@@ -127,9 +135,10 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         self.fields = tuple(prototype.fields)
         if prototype.needs_time:
             self.needs_time = True
-        self._alike, self._weighted = prototype.clone(), prototype.clone()
-        for own in (self._alike, self._weighted):
-            own._look_for_no_bursts()  # the mixture would learn one by one beside it
+        self._alike, self._corrected = prototype.clone(), prototype.clone()
+        self._weighted = prototype.clone()
+        for own in (self._alike, self._corrected, self._weighted):
+            own._look_for_no_bursts()  # the mixture would learn one by one beside them
         self._mixture = Mixture([Expert()] * 2, _SHARES, np.array([0.5, 0.5]), _CLIP, -1)
 
     @property
@@ -152,7 +161,7 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """
         p, given = as_probability(score), self._given_x(x)
         with self._mutex:
-            return self._mixed(p, [each.predict_one(p, **given) for each in self._both])
+            return self._mixed(p, self._answers(self._answer_alike(p, given), p, given))
 
     def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one`, and the ticket to pass back with the label.
@@ -168,12 +177,15 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """
         p, given = as_probability(score), self._given_x(x)
         with self._mutex:
-            served = [each.serve_one(p, **given) for each in self._both]
-            answers = [value for value, _ in served]
+            alike, of_alike = self._alike.serve_one(p, **given)
+            corrected, of_corrected = self._corrected.serve_one(self._checked(alike), **given)
+            weighted, of_weighted = self._weighted.serve_one(p, **given)
+            answers = self._checked(corrected), self._checked(weighted)
             value = self._mixed(p, answers)
             rows = np.asarray(self._mixture.kernel.rows()) @ np.array(answers)
             mixed = self.n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
-            parts = (*(ticket and tuple(ticket) for _, ticket in served), mixed)
+            own = (each and tuple(each) for each in (of_alike, of_corrected, of_weighted))
+            parts = (alike, *own, mixed)
         return Prediction(value, Ticket(parts))
 
     def learn_one(
@@ -226,20 +238,22 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         p, label, weight = as_probability(score), as_label(y), as_weight(w)
         part = self._part(weight, self._read_propensity(context.propensity))
         kind = self._read_time(context.t).kind
-        tickets = None if context.ticket is None else self._read_ticket(context.ticket)
         given = self._given_x(context.x)
-        now = np.array([each.predict_one(p, **given) for each in self._both])
-        self._check_answers(now)
-        if tickets is None:
-            learn = self._mixture.learn_steps(label, part, current=now)
-            alike = weighted = context
+        if context.ticket is None:
+            q = self._answer_alike(p, given)
+            known = _Tickets(q, None, None, None, Ticket())
+            current = self._answers(q, p, given)
+            learn = self._mixture.learn_steps(label, part, current=np.array(current))
         else:
-            learn = self._mixture.learn_steps(label, part, tickets.mixed, current=now)
-            alike = context.with_ticket(tickets.alike)
-            weighted = context.with_ticket(tickets.weighted)
+            known = self._read_ticket(context.ticket)
+            now = self._answers(self._answer_alike(p, given), p, given)
+            learn = self._mixture.learn_steps(label, part, known.mixed, current=np.array(now))
         return [
-            *self._alike._learn_steps(p, label, weight, alike),
-            *self._weighted._learn_steps(p, label, part, weighted),
+            *self._alike._learn_steps(p, label, weight, context.with_ticket(known.alike)),
+            *self._corrected._learn_steps(
+                known.p, label, part, context.with_ticket(known.corrected)
+            ),
+            *self._weighted._learn_steps(p, label, part, context.with_ticket(known.weighted)),
             *learn,
             *self._kind_steps(kind),
         ]
@@ -252,41 +266,46 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the weight of a sample among all samples."""
         return max(w * (self.floor / propensity), SMALLEST)
 
-    @property
-    def _both(self) -> tuple[Calibrator, Calibrator]:
-        return self._alike, self._weighted
+    def _answer_alike(self, p: float, given: dict[str, Any]) -> float:
+        """Return the probability by all labels alike."""
+        return self._checked(self._alike.predict_one(p, **given))
 
-    def _mixed(self, p: float, answers: Sequence[float]) -> float:
+    def _answers(self, alike: float, p: float, given: dict[str, Any]) -> tuple[float, float]:
+        """Return the two probabilities of a score, whose probability by all labels is known."""
+        corrected = self._corrected.predict_one(alike, **given)
+        return self._checked(corrected), self._checked(self._weighted.predict_one(p, **given))
+
+    def _mixed(self, p: float, answers: tuple[float, float]) -> float:
         """Return the mixture of two probabilities of a score; before the first label, the score."""
-        self._check_answers(answers)
         if not self.n_samples:
             return p
         pairs = zip(self._mixture.weights, answers, strict=True)
         total = sum(weight * min(max(q, _CLIP), 1.0 - _CLIP) for weight, q in pairs)
         return min(max(total, _CLIP), 1.0 - _CLIP)
 
-    def _check_answers(self, answers: Sequence[float] | NDArray[np.float64]) -> None:
-        """Raise if a probability is NaN, which would stay in the weights."""
-        if answers[0] != answers[0] or answers[1] != answers[1]:
+    def _checked(self, answer: float) -> float:
+        """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
+        if answer != answer:
             raise ValueError(f"`calibrator` must predict numbers, got NaN from {self._alike!r}")
+        return answer
 
     def _read_ticket(self, ticket: Any) -> _Tickets:
         """Return the tickets of the parts, or raise."""
         check_ticket_type(ticket)
         try:
-            alike, weighted, mixed = ticket
-            tickets = _Tickets(
-                alike and Ticket(alike), weighted and Ticket(weighted), Ticket(mixed)
-            )
+            p, *own, mixed = ticket
+            alike, corrected, weighted = (each and Ticket(each) for each in own)
+            known = _Tickets(as_probability(p), alike, corrected, weighted, Ticket(mixed))
         except (TypeError, ValueError):
             raise TypeError(
                 f"`ticket` must be a ticket of this calibrator's `serve_one`, got {ticket!r}"
             ) from None
-        self._mixture.read(tickets.mixed)
-        for own, of_own in zip(self._both, tickets[:2], strict=True):
-            if of_own is not None:
-                own._check_ticket(of_own)
-        return tickets
+        self._mixture.read(known.mixed)
+        clones = self._alike, self._corrected, self._weighted
+        for clone, of_clone in zip(clones, (alike, corrected, weighted), strict=True):
+            if of_clone is not None:
+                clone._check_ticket(of_clone)
+        return known
 
     def _check_ticket(self, ticket: Any) -> None:
         with self._mutex:
@@ -390,16 +409,20 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         part = self._part(weight, self._read_propensity(contexts.propensity))
         kind = self._read_time(contexts.t).kind
         # All rows are predicted before any of them is learned.
-        tickets = [
+        served = [
             self._read_ticket(c.ticket or self.serve_one(p, **self._given_x(c.x)).ticket)
             for p, c in zip(scores_of, rows, strict=True)
         ]
-        alike, weighted, mixed = zip(*tickets, strict=True)
+        alike, *own, mixed = zip(*served, strict=True)
         steps: list[Step] = []
-        for own, of_own, v in ((self._alike, alike, weight), (self._weighted, weighted, part)):
-            steps += own._group_steps(vector, labels, v, contexts._replace(ticket=of_own))
-        of_rows = np.array(labels, np.float64).tolist(), part, mixed
-        steps += self._mixture.group_steps(*of_rows, current=np.full(2, 0.5))
+        for clone, of_scores, v, tickets in (
+            (self._alike, vector, weight, own[0]),
+            (self._corrected, np.array(alike), part, own[1]),
+            (self._weighted, vector, part, own[2]),
+        ):
+            steps += clone._group_steps(of_scores, labels, v, contexts._replace(ticket=tickets))
+        current = np.full(2, 0.5)  # not used: all rows were served
+        steps += self._mixture.group_steps(labels.tolist(), part, mixed, current=current)
         return [*steps, *self._kind_steps(kind)]
 
     # Shown and saved ------------------------------------------------------------------------------
@@ -416,22 +439,21 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
     def _kept_scores(self) -> Samples:
         return self._alike._kept_scores()
 
-    def _describe(self) -> Description:
-        if not self.n_samples:
-            return unlearned(0.0, 1.0, of_probabilities=True)
-        curves = [each._map().curve for each in self._both]
-        return Description(mixture(self.predict_many, curves, self._mixture.weights, _CLIP))
+    def _describe(self) -> NoReturn:
+        raise TypeError(
+            "`export` can't bound the error of an AuditedCalibrator, whose map is a map of a map"
+        )
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             of_mixture, arrays, _ = self._mixture.freeze()
-            own = {"alike": nested(self._alike), "weighted": nested(self._weighted)}
+            own = {name: nested(getattr(self, f"_{name}")) for name in _CLONES}
         fields = {"mixture": of_mixture, **self._freeze_kind()}
         return fields, {**prefixed("mixture", arrays), **own}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        fill(self._alike, arrays, "alike")
-        fill(self._weighted, arrays, "weighted")
+        for name in _CLONES:
+            fill(getattr(self, f"_{name}"), arrays, name)
         self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
         self._thaw_kind(fields)
 

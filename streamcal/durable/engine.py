@@ -79,16 +79,14 @@ class BatchSource(Protocol):
         """Return about ``n`` samples from ``offset`` on; None ends the run."""
 
 
-Sink = (
-    Callable[[int, NDArray[np.float64]], Any]
-    | Callable[[int, NDArray[np.float64], NDArray[np.bool_]], Any]
-)
+Sink = Callable[[int, NDArray[np.float64]], Any]
+AuditingSink = Callable[[int, NDArray[np.float64], NDArray[np.bool_]], Any]
 
 
 def run(
     source: Source | Sequence[Row] | Callable[[int], Iterable[Row]] | BatchSource,
     calibrator: Calibrator | KeyedCalibrator,
-    sink: Sink,
+    sink: Sink | AuditingSink,
     store: Store | None,
     *,
     batch_size: int = 1_000,
@@ -243,7 +241,7 @@ class _Loop:
         source: Any,
         events: Events | None,
         keyed: KeyedCalibrator,
-        sink: Sink,
+        sink: Any,
         store: Store | None,
         stop: Callable[[], bool],
     ) -> None:
@@ -305,7 +303,7 @@ class _Loop:
         batch = self.batches.read_batch(self.offset, n)
         if batch is None:
             if callable(getattr(self.sink, "end", None)):
-                self.sink.end()  # type: ignore[attr-defined]
+                self.sink.end()
                 self.has_ended = True
             return False
         self.at_boundary = False

@@ -153,13 +153,11 @@ class EventBatch:
             value, ticket = (math.nan, None) if sample.served is None else sample.served
             waited = math.isnan(event.score) or math.isnan(event.y)
             numbers = sample.score, sample.y, sample.w
-            given: dict[str, Any] = (
-                {"propensity": sample.propensity} if keyed.needs_propensity else {}
-            )
+            given: dict[str, Any] = {"x": sample.x, "ticket": ticket, "t": sample.t}
+            if keyed.needs_propensity:
+                given["propensity"] = sample.propensity
             with errors_of_waiting(self._all.path if waited else None):
-                keyed.learn_one(
-                    sample.key, *numbers, x=sample.x, ticket=ticket, t=sample.t, **given
-                )
+                keyed.learn_one(sample.key, *numbers, **given)
             samples.append((end, sample.score, value, sample.y))
         return np.array(values), np.array(samples).reshape(-1, 4)
 
