@@ -103,7 +103,7 @@ class AuditSampler(Locked, Stateful):
     >>> sum(audit.ask for audit in audits)
     198
     >>> round(audits[9_950].propensity, 3), round(audits[9_901].propensity, 3)
-    (0.031, 0.011)
+    (0.027, 0.014)
     >>> sampler.audit_one(9_950, 0.5) == audits[9_950]  # asked again
     True
     """
