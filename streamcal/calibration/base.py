@@ -4,6 +4,7 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, overload
@@ -463,7 +464,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         ]
 
     @property
-    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+    def _mixing(self) -> tuple[tuple[float | timedelta, ...], float] | None:
         """Return shares and clip of the maps of all labels that a wrapper adds, if it adds any."""
         return None
 
