@@ -169,7 +169,7 @@ def test_a_group_shares_once() -> None:
     sizes = [3, 40, 1, 17, 5, 60, 2, 30] * 3
     times = np.cumsum(rng.choice([0.0, 100.0, 5_000.0, -50.0], len(sizes))).tolist()
     hedge, shares = HedgedCalibrator(share=(HOUR, 0.0)), (HOUR, 0.0)
-    calibrators, answers, labelled, served = default_calibrators(), [], [], []
+    calibrators, labelled, served = default_calibrators(), [], []
     for size, t in zip(sizes, times, strict=True):
         scores, y = rng.uniform(0.2, 0.8, size), np.full(size, float(rng.integers(0, 2)))
         given = [hedge.serve_one(score) for score in scores.tolist()]
@@ -247,7 +247,7 @@ def test_a_sample_that_is_refused_does_not_advance_the_time() -> None:
                 raise ArithmeticError("no")
 
         def predict_one(self, score: float) -> float:
-            return 0.9
+            return 0.9 if self.most < 1.0 else 0.4
 
     hedge = HedgedCalibrator([Picky(), IdentityCalibrator()], share=HOUR)
     hedge.learn_one(0.1, 1.0, t=0.0)
