@@ -358,7 +358,8 @@ EXAMPLES: dict[str, list[Example]] = {
             lambda: HedgedCalibrator([PlattCalibrator(half_life=timedelta(days=1))]), timed_late
         ),
         Example(
-            lambda: HedgedCalibrator([PlattCalibrator()], share=(0.0, timedelta(days=1))), timed_late
+            lambda: HedgedCalibrator([PlattCalibrator()], share=(0.0, timedelta(days=1))),
+            timed_late,
         ),
     ],
     "HistogramCalibrator": [

@@ -30,6 +30,7 @@ from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldVa
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.export.description import Description
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
@@ -362,7 +363,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END
         """
-        from streamcal.export import options
+        with no_fork:  # a child can't import what a thread of its parent was importing
+            from streamcal.export import options
 
         return options.export(
             self,
