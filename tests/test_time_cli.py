@@ -287,7 +287,7 @@ def test_a_wrong_time_makes_a_row_bad(tmp_path: Path, cell: str, words: str) -> 
         (["--time", "when", "--half-life", "500"], "--time needs a --half-life or --window that"),
         (["--time", "y", "--half-life", "7d"], "--time must be another column than --label"),
         (["--time", "p", "--half-life", "7d"], "--time must be another column than --score"),
-        (["--time", "when", "--half-life", "0d"], "`--half-life` must be a timedelta of at least"),
+        (["--time", "when", "--half-life", "0d"], "or 45s of at least a microsecond, got '0d'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, words: str) -> None:
