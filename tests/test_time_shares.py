@@ -379,6 +379,14 @@ def test_keys_have_times_of_their_own(tmp_path: Path) -> None:
             if i % 30 == 29:
                 keyed.save()
                 keyed = KeyedCalibrator(prototype, store=store)
+        keys, scores, labels, times = map(list, zip(*rows, strict=True))
+        later = [t + 200 * HOUR for t in times]
+        keyed.learn_many(keys, scores, labels, t=later)
+        for key, p, y, t in zip(keys, scores, labels, later, strict=True):
+            alone[key].learn_one(p, y, t=t)
+        assert [keyed.predict_one(key, 0.4) for key in "ab"] == (
+            [alone[key].predict_one(0.4) for key in "ab"]
+        )
         with pytest.raises(TypeError, match="`t` must"):
             keyed.learn_one("a", 0.5, 1)
 
