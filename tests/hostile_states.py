@@ -366,6 +366,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             lambda: HedgedCalibrator([PlattCalibrator(half_life=timedelta(days=1))]), timed_late
         ),
+        Example(
+            lambda: HedgedCalibrator([PlattCalibrator()], share=(0.0, timedelta(days=1))),
+            timed_late,
+        ),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),

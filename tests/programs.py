@@ -554,7 +554,7 @@ def _add_calibrators() -> None:
             team = tuple(probability_calibrator(draw) for _ in range(draw.random.randint(1, 4)))
         return package.HedgedCalibrator(
             team,
-            share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60]),
+            share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60, (0.0, timedelta(0, 9))]),
             clip=draw.pick([1e-6, 1e-3, 0.4]),
         )
 
@@ -788,12 +788,13 @@ def _add_joint() -> None:
         if len(held) > 1 and draw.chance(0.2):
             group = [(*vectors, y, served) for vectors, y, served in held]
             held.clear()
-            hedge.learn_group(group, max(draw.weight(), 1e-50))
+            hedge.learn_group(group, max(draw.weight(), 1e-50), draw.exponent(-3, 9))
         elif held and draw.chance(0.4):
             vectors, y, served = held.pop(0)
-            hedge.learn_one(*vectors, y, draw.weight(), served)
+            hedge.learn_one(*vectors, y, draw.weight(), served, draw.exponent(-3, 9))
         else:
-            hedge.learn_one(*vectors, draw.pick([labels[place], "other"]), draw.weight())
+            y = draw.pick([labels[place], "other"])
+            hedge.learn_one(*vectors, y, draw.weight(), t=draw.exponent(-3, 9))
 
     def ask_vectors(hedge: Any) -> Any:
         query = {"a": 0.2, "b": 0.3, "c": 0.5}, {"a": 0.0, "b": 0.0, "c": 1.0}

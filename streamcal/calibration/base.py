@@ -4,6 +4,7 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeGuard, overload
@@ -29,6 +30,7 @@ from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldVa
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.export.description import Description
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
@@ -364,7 +366,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END
         """
-        from streamcal.export import options
+        with no_fork:  # a child can't import what a thread of its parent was importing
+            from streamcal.export import options
 
         return options.export(
             self,
@@ -468,7 +471,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         ]
 
     @property
-    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+    def _mixing(self) -> tuple[tuple[float | timedelta, ...], float] | None:
         """Return shares and clip of the maps of all labels that a wrapper adds, if it adds any."""
         return None
 

@@ -548,8 +548,15 @@ class KeyedCalibrator(Locked):
         with self._mutex:
             return self._find_or_fresh(key).snapshot()
 
-    def export(self, key: Hashable, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+    def export(
+        self, key: Hashable, format: Literal["json", "sql", "onnx"] | None = None, **options: Any
+    ) -> Any:
         """Return the map of a key for another program, as `Calibrator.export` does.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As for `Calibrator.export`; if there is no format, as the key comes first.
 
         Examples
         --------
@@ -559,6 +566,10 @@ class KeyedCalibrator(Locked):
         >>> shops.export("north", "sql", column="p").count("CASE")
         2
         """
+        if format is None:
+            raise TypeError(
+                f"`export` must have a key and a format, as export('north', 'json'), got {key!r}"
+            )
         with self._mutex:
             twin = copy.deepcopy(self._find_or_fresh(key)._without_burst())
         return twin.export(format, **options)

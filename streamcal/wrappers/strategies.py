@@ -500,7 +500,8 @@ class HedgedJointly(OneVsRest):
         if len(raw) < 3:
             return super().learn_steps(raw, y, w, context)
         one_vs_rest, of_joint = self._read_joint(raw, context)
-        steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint)
+        t = self._any()._read_time(context.t).seconds
+        steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint, t)
         own = None if context.ticket is None else Ticket(context.ticket[0])
         return [*steps, *super().learn_steps(raw, y, w, context.with_ticket(own))]
 
@@ -513,7 +514,8 @@ class HedgedJointly(OneVsRest):
                 for raw, y, context in many
                 for own, of_joint in [self._read_joint(raw, context)]
             ]
-            steps = self._joint.group_steps(joint, w)
+            t = self._any()._read_time(rows[-1][2].t).seconds
+            steps = self._joint.group_steps(joint, w, t)
         return [*steps, *super().group_steps(rows, w)]
 
     def _owns(self, ticket: Ticket) -> tuple[Any, ...]:
