@@ -11,6 +11,7 @@ from streamcal.calibration.identity import IdentityCalibrator as IdentityCalibra
 from streamcal.calibration.isotonic import IsotonicCalibrator as IsotonicCalibrator
 from streamcal.calibration.joint import JointCalibrator as JointCalibrator
 from streamcal.calibration.platt import PlattCalibrator as PlattCalibrator
+from streamcal.calibration.prior_shift import PriorShiftCalibrator as PriorShiftCalibrator
 from streamcal.calibration.sampling import undo_sampling as undo_sampling
 from streamcal.calibration.segments import SegmentCalibrator as SegmentCalibrator
 from streamcal.calibration.temperature import TemperatureCalibrator as TemperatureCalibrator

@@ -476,7 +476,10 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         return None
 
     def _has_open_burst(self) -> bool:
-        """Return whether the next prediction changes the state: see `HedgedCalibrator`."""
+        """Return whether the next `serve_one` changes the state.
+
+        It closes a burst of a `HedgedCalibrator`; a `PriorShiftCalibrator` counts the score.
+        """
         return False
 
     def _look_for_no_bursts(self) -> None:
