@@ -93,6 +93,7 @@ TASKS = {
         "monitoring.AuditSampler",
         "monitoring.AuditedMean",
     ],
+    "Follow the share of ones before late labels": ["calibration.PriorShiftCalibrator"],
     "Know a metric before the labels": ["metrics.ExpectedMetric", "metrics.expected_metric"],
     "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],
 }

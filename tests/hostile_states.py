@@ -57,6 +57,7 @@ from streamcal.calibration.anytime import AnytimeCalibrator
 from streamcal.calibration.audited import AuditedCalibrator
 from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
+from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.decision import Metric, goals
@@ -205,6 +206,14 @@ def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
     _, ticket = calibrator.serve_one(i % 7 / 7, **given)
     late = ticket if i % 3 else None
     calibrator.learn_one(i % 7 / 7, i % 2, 1.0, ticket=late, propensity=0.5, **given)
+
+
+def served_late(calibrator: PriorShiftCalibrator, i: int) -> None:
+    x = {"a": i % 3, "b": str(i % 2)}
+    given: Any = {"x": x} if calibrator.fields else {}
+    for j in range(5):  # enough labels that scores count
+        _, ticket = calibrator.serve_one((i + j) % 7 / 7, **given)
+        calibrator.learn_one((i + j) % 7 / 7, i % 2, ticket=ticket if i % 3 else None, **given)
 
 
 def audited(mean: AuditedMean, i: int) -> None:
@@ -420,6 +429,13 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             lambda: AuditedCalibrator(SegmentCalibrator(("a", "b"), base=PlattCalibrator())),
             audited_labels,
+        ),
+    ],
+    "PriorShiftCalibrator": [
+        Example(PriorShiftCalibrator, served_late),
+        Example(
+            lambda: PriorShiftCalibrator(SegmentCalibrator(("a", "b"), base=PlattCalibrator())),
+            served_late,
         ),
     ],
     "SegmentCalibrator": [
@@ -767,6 +783,11 @@ def use(learner: Any) -> None:
     elif isinstance(learner, AuditedCalibrator):
         for i in range(3):
             audited_labels(learner, i)
+        assert 0.0 <= learner.predict_one(0.3, {"a": 1}) <= 1.0
+    elif isinstance(learner, PriorShiftCalibrator):
+        for i in range(3):
+            served_late(learner, i)
+        assert learner.prior is None or 0.0 < learner.prior < 1.0
         assert 0.0 <= learner.predict_one(0.3, {"a": 1}) <= 1.0
     elif isinstance(learner, ExportedCalibrator):
         assert np.isfinite(learner.predict_many(GRID)).all()

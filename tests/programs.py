@@ -678,6 +678,7 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
     actions = [learn, learn, serve, learn_group, learn_many]
     CASES[SegmentCalibrator] = Case(make, actions, ask, cost=12.0)
     _add_audited(make, segment)
+    _add_prior_shift(make, segment)
 
 
 def _add_audited(
@@ -742,6 +743,61 @@ def _add_audited(
 
     actions = [learn, learn, serve, learn_group, learn_many]
     CASES[AuditedCalibrator] = Case(make, actions, ask, cost=16.0)
+
+
+def _add_prior_shift(
+    segment_calibrator: Callable[[Draw], Any], segment: Callable[[Draw], dict[str, Any]]
+) -> None:
+    from streamcal.calibration import HedgedCalibrator, PlattCalibrator, PriorShiftCalibrator
+
+    def make(draw: Draw) -> Any:
+        kinds = [None, PlattCalibrator(), HedgedCalibrator(share=0.01), segment_calibrator(draw)]
+        return PriorShiftCalibrator(draw.pick(kinds))
+
+    def given_x(draw: Draw, calibrator: Any) -> dict[str, Any]:
+        return {"x": segment(draw)} if calibrator.fields else {}
+
+    def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        sample = draw.probability(), draw.share(), draw.weight()
+        calibrator.learn_one(*sample, **given_x(draw, calibrator), **draw.when(calibrator))
+
+    def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        x, p = given_x(draw, calibrator), draw.probability()
+        value, ticket = calibrator.serve_one(p, **x)
+        within(value, 0.0, 1.0)
+        held.append((x, p, ticket))
+        if draw.chance(0.5):
+            x, p, ticket = held.pop(0)
+            sample = p, draw.share(), draw.weight()
+            calibrator.learn_one(*sample, ticket=ticket, **x, **draw.when(calibrator))
+
+    def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        p, y = draw.batch(draw.probability, n), draw.batch(draw.share, n)
+        w = min(max(float(draw.weight()), 1e-50), 1e50)  # each row has a part of it
+        given = {"x": [segment(draw) for _ in range(n)]} if calibrator.fields else {}
+        calibrator.learn_group(p, y, w, **given, **draw.when(calibrator))
+
+    def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.pick([0, 1, 5, 60])  # scores count after a hundred labels
+        p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
+        given = draw.times(calibrator, n)
+        if calibrator.fields:
+            rows = [segment(draw) for _ in range(n)]
+            given["x"] = {name: [row.get(name) for row in rows] for name in calibrator.fields}
+        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), **given)
+        within(served, 0.0, 1.0)
+
+    def ask(calibrator: Any) -> Any:
+        x = {"x": {"a": "x"}} if calibrator.fields else {}
+        answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
+        within(answers, 0.0, 1.0)
+        weights = list(calibrator.weights.values())
+        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+        return answers, weights, calibrator.prior
+
+    actions = [learn, learn, serve, learn_group, learn_many]
+    CASES[PriorShiftCalibrator] = Case(make, actions, ask, cost=16.0)
 
 
 def _add_joint() -> None:

@@ -24,7 +24,7 @@ from streamcal import (
     TemperatureCalibrator,
     VennAbersCalibrator,
 )
-from streamcal.calibration import AuditedCalibrator
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from tests.contract import calibrator_contract, classifier_contract, river_checks
 
 
@@ -144,6 +144,11 @@ TestAuditedBounded = calibrator_contract(
     cast(Any, ByPropensity(AuditedCalibrator(PlattCalibrator(), floor=0.1))),
     bounded=True,
     **AUDITED,
+)
+
+TestPriorShift = calibrator_contract(PriorShiftCalibrator(), weights_repeat=False, monotone=False)
+TestPriorShiftBounded = calibrator_contract(
+    PriorShiftCalibrator(PlattCalibrator()), weights_repeat=False, bounded=True
 )
 
 TestBinaryWrapper = classifier_contract(
