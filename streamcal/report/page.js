@@ -5,6 +5,7 @@
   const described = JSON.parse(document.getElementById("charts").textContent);
   const plots = {};
   const PAPER = 620;  // pixels that a sheet of A4 or letter has across, less margins
+  const ON_PAPER = 0.7;  // of the size on a screen: two charts and their words fill a sheet
 
   function paint() {
     const style = getComputedStyle(root);
@@ -101,9 +102,9 @@
       addEventListener(event, () => {
         root.classList.toggle("paper", paper);
         paint();
-        // A browser does not lay charts out anew for paper: wide ones are made to fit.
+        // A browser does not lay charts out anew for paper: they are made to fit.
         for (const chart of document.querySelectorAll(".chart")) {
-          chart.style.zoom = paper ? Math.min(1, PAPER / chart.offsetWidth) : "";
+          chart.style.zoom = paper ? Math.min(ON_PAPER, PAPER / chart.offsetWidth) : "";
         }
       });
     }
