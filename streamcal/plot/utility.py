@@ -148,5 +148,5 @@ class UtilityCurveDisplay:
     def _in_words(self) -> str:
         """Return the decision as a sentence."""
         k, n = self.decision.k, len(self.probabilities)
-        least = f"p ≥ {self.probabilities[k - 1]:.2g}, " if k else ""
+        least = f"p ≥ {self.probabilities[k - 1]:#.2g}, " if k else ""
         return f"label {k:,} of {n:,} as 1: {least}{self.name} {self.decision.expected:.3g}"

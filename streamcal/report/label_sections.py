@@ -338,8 +338,9 @@ def _each_label(answers: Answers, seed: int) -> Section:
         header, text = (
             _HEADER,
             "Each label against all others; in the table, the label with the greatest ECE is first."
-            " The mean probability of a label should be its share of the rows. AUC, the area under the ROC curve, is 1"
-            " if all rows with the label have a greater probability of it than all others.",
+            " The mean probability of a label should be its share of the rows. AUC, the area under"
+            " the ROC curve, is 1 if all rows with the label have a greater probability of it than"
+            " all others.",
         )
     else:
         header, text = (
