@@ -372,7 +372,15 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
 
 
 def _signed(number: float) -> str:
-    return f"{number:.4f}".replace("-", "\N{MINUS SIGN}")
+    """Return a number with a minus sign, which 0 has not.
+
+    Examples
+    --------
+    >>> _signed(-0.0123), _signed(-1e-5)
+    ('−0.0123', '0.0000')
+    """
+    shown = f"{number:.4f}"
+    return shown.replace("-", "\N{MINUS SIGN}" if float(shown) else "")
 
 
 def rounded(p: float) -> str:
