@@ -1627,6 +1627,15 @@ def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_d
             assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_sheets_are_full(browser: Any, table: Any, width: int) -> None:
+    out = table.with_suffix(".html")
+    run("report", table, "--score", "p", "--prob", "p", "--label", "y", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        sheets = tab.pdf(format="A4").count(b"/Type /Page\n")
+    assert 1 <= sheets <= 4  # the verdict and the scores; two charts on each of two; the last chart
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_columns_with_long_names_are_not_cut(browser: Any, table: Any, width: int) -> None:
     long, out = table.with_name("long.csv"), table.with_suffix(".html")

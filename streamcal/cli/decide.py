@@ -169,6 +169,6 @@ def _draw(path: Path, p: Vector, metric: str, summary: Summary) -> None:
     from streamcal.plot import UtilityCurveDisplay
 
     name: Any = metric  # a name of a metric: it was maximised
-    with picture(path, 6.4, 4.0) as ax:
+    with picture(path, 6.4, 4.0, "What to label 1") as ax:
         UtilityCurveDisplay.from_probabilities(p, name, ax=ax)
     summary.add(f"{path}: drawn from {count_rows(len(p))}", picture=str(path), drawn=len(p))
