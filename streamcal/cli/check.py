@@ -80,8 +80,8 @@ def check(
     expected: Annotated[
         list[str] | None,
         column_option(
-            "Also raise an alarm if a metric of the last 1,000 rows, labelled or not, is expected to"
-            " miss this bound, as in 'f1>=0.7' or 'brier<=0.2'; in quotes.",
+            "Also an alarm: a metric of the last 1,000 rows, labelled or not, misses this bound, as"
+            " in 'f1>=0.7' or 'brier<=0.2'. May be given more than once.",
             "--expected",
             metavar="CONDITION",
         ),
@@ -164,8 +164,7 @@ def check(
             else:
                 summary.add(f"{each.in_words}: no alarm")
         if judged:
-            found = {text: {**each.numbers, "alarm": each.is_alarm} for text, each in judged.items()}
-            summary.add(expected=found)
+            summary.add(expected={text: each.numbers for text, each in judged.items()})
     if alarms or any(each.is_alarm for each in judged.values()):
         raise typer.Exit(ALARM)
 
@@ -218,7 +217,7 @@ def _tests(
     if not tests and (newest is None or not newest.n_rows):
         raise TableError("has no labelled rows: there is nothing to test")
     if not tests and key is None:
-        tests = {name: CalibrationTest(alpha) for name in labels or [None]}
+        tests = dict.fromkeys(labels or (None,), CalibrationTest(alpha))
     return tests
 
 

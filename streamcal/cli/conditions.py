@@ -5,7 +5,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from streamcal.metrics.expected import AnyExpected, Expected
+    from streamcal.metrics.expected import AnyExpected
     from streamcal.report.expected_sections import Latest
 
 _FORM = re.compile(r"\s*([^<>=]*[^<>=\s])\s*([<>]=)\s*([^<>=\s]+)\s*")
@@ -44,8 +44,8 @@ class Condition(NamedTuple):
                 found = None
         if found is None or not math.isfinite(bound):
             raise ValueError(
-                "--expected must be a metric and a bound, as in 'f1>=0.7' or 'brier<=0.2', in quotes"
-                f" since a shell writes > into a file, got {text!r}"
+                "--expected must be a metric and a bound in quotes, as in 'f1>=0.7' or"
+                f" 'brier<=0.2', got {text!r}"
             )
         metric, sign = found[1], found[2]
         try:
@@ -56,8 +56,7 @@ class Condition(NamedTuple):
             raise ValueError(words) from None
         if several and metric != "accuracy":
             raise ValueError(
-                "--expected must be about accuracy where --prob has several columns, got"
-                f" {text!r}"
+                f"--expected must be about accuracy where --prob has several columns, got {text!r}"
             )
         if alpha >= 0.5:
             raise ValueError(f"--alpha must be below 0.5 with --expected, got {alpha}")
@@ -76,8 +75,8 @@ class Condition(NamedTuple):
         if is_alarm:
             words += f", {'below' if is_low else 'above'} {self.bound:g}"
         labels = f"{latest.n_known:,} of them {'has' if latest.n_known == 1 else 'have'} a label"
-        n_rows = {"rows": len(latest.y), "labelled": latest.n_known}
-        return Judged(f"{words}; {labels}", is_alarm, {**expected._asdict(), **n_rows})
+        numbers = {"rows": len(latest.y), "labelled": latest.n_known, "alarm": is_alarm}
+        return Judged(f"{words}; {labels}", is_alarm, {**expected._asdict(), **numbers})
 
 
 class Judged(NamedTuple):

@@ -488,8 +488,8 @@ def _read_scored(
             part = np.column_stack([*values, rows.numbers, *codes])[:left]
             parts.append(part[~np.isnan(part[:, 2])])
             if columns.loss is None:
-                times = None if time is None else part[:, 3]
-                newest.add(part[:, 1], part[:, 2], decisions[:left], times)
+                seconds = None if time is None else part[:, 3]
+                newest.add(part[:, 1], part[:, 2], decisions[:left], seconds)
             show()
             if left is not None:
                 left -= len(part)
@@ -541,8 +541,8 @@ def _read_answers(
         for rows in reader.iterate(source):
             part = np.column_stack([*rows.values, rows.numbers])
             parts.append(part[~np.isnan(part[:, at])])
-            times = None if time is None else part[:, at + 1]
-            newest.add_answers(part[:, len(before) : at], part[:, at], times)
+            seconds = None if time is None else part[:, at + 1]
+            newest.add_answers(part[:, len(before) : at], part[:, at], seconds)
             show()
     numbers = np.concatenate(parts)
     if not len(numbers):
@@ -556,9 +556,7 @@ def _read_answers(
     if before:
         answers = answers._replace(before=numbers[:, : len(before)])
     if time is not None:
-        answers = answers._replace(
-            times=numbers[:, at + 1], zone="UTC" if time.has_zone else ""
-        )
+        answers = answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
     return answers, newest.latest_answers()
 
 
@@ -570,9 +568,7 @@ def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np
     return codes
 
 
-def _open_table(
-    table: Path, kind: str, columns: _ScoredColumns, optional: list[str]
-) -> "Reader":
+def _open_table(table: Path, kind: str, columns: _ScoredColumns, optional: list[str]) -> "Reader":
     """Open a table; if it lacks the calibrated column, the error says how to make one."""
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table

@@ -157,7 +157,7 @@ class _DecisionColumn(Column):
         from streamcal.tables.numbers import as_numbers
 
         values = np.full(len(chunk), np.nan)
-        if self.name in chunk.columns:
+        if self.name is not None and self.name in chunk.columns:
             with contextlib.suppress(ValueError):  # it holds something else
                 values, _ = as_numbers(chunk.columns[self.name], booleans=True)
         return np.where(np.isin(values, (0.0, 1.0)), values, np.nan), []

@@ -129,11 +129,12 @@ class EventBatch:
             if not math.isnan(event.score):
                 served = keyed.serve_one(event.key, float(event.score), x=event.x)
             values.append(math.nan if served is None else served.value)
+            n_duplicates = join.n_duplicates
             sample = join.add(event._replace(served=served))
             y = math.nan if sample is None else float(sample.y)
-            if served is not None:
+            if served is not None and join.n_duplicates == n_duplicates:
                 decisions.append((end, served.value, y))
-            elif sample is not None:
+            elif served is None and sample is not None:
                 late.append((end - join.age(event.id), y))
             if sample is None:
                 continue

@@ -320,7 +320,8 @@ def _check_periods(periods: NDArray[np.float64]) -> None:
     require(np.isfinite([*counts, *times]).all(), "offsets, times and counts must be finite")
     require((counts == np.floor(counts)).all(), "offsets and counts must be whole numbers")
     require((counts <= MOST_COUNT).all(), "offsets and counts must be in range")
-    require((np.diff(ends[:-1], prepend=0.0) > 0.0).all(), "periods must be in order")
+    begun = ends if n[-1] else ends[:-1]  # the open one has no end before its first sample
+    require((np.diff(begun, prepend=0.0) > 0.0).all(), "periods must be in order")
     require(((ones >= 0.0) & (ones <= n)).all(), "no more labels may be 1 than there are")
     require(0 <= n[-1] < LENGTH, f"the open period must have fewer than {LENGTH} samples")
     levels = np.log2(n[:-1] / LENGTH) if len(n) > 1 else np.empty(0)

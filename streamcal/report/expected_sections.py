@@ -1,7 +1,6 @@
 """The section of a report with metrics that are expected before all labels are there."""
 
-import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +8,14 @@ from numpy.typing import NDArray
 from streamcal.metrics.expected import AnyExpected, Expected, as_goal, expect
 from streamcal.report.content import Section, Table
 from streamcal.report.prometheus import Metric, gauge
-from streamcal.report.verdict import rounded
 
 LENGTH = 1_000
 """The number of rows that count: the last ones."""
 
 LEVEL = 0.9
 _THRESHOLD = 0.5
-_TITLES: dict[AnyExpected, str] = {
+_Name = Literal["accuracy", "precision", "recall", "f1", "auc", "brier"]
+_TITLES: dict[_Name, str] = {
     "accuracy": "Accuracy",
     "precision": "Precision",
     "recall": "Recall",
@@ -24,7 +23,7 @@ _TITLES: dict[AnyExpected, str] = {
     "auc": "AUC",
     "brier": "Brier score",
 }
-_TOLD: tuple[AnyExpected, ...] = ("f1", "auc")
+_TOLD = ("f1", "auc")  # in the verdict
 
 Vector = NDArray[np.float64]
 
@@ -43,6 +42,11 @@ class Latest(NamedTuple):
     n_labels: int
     rule: str = ""
     noun: str = "row"
+
+    @property
+    def metrics(self) -> list[_Name]:
+        """The metrics that are shown."""
+        return [*_TITLES] if self.rule else ["accuracy"]
 
     @property
     def n_known(self) -> int:
@@ -109,17 +113,17 @@ def by_threshold(p: Vector, y: Vector, n_labels: int, name: str, noun: str = "ro
 
 def of_latest(latest: Latest) -> Section:
     """Return the section of the last rows."""
-    named = _TITLES if latest.rule else {"accuracy": "Accuracy of the predicted label"}
-    rows = tuple((title, *latest.expected(metric)) for metric, title in named.items())
+    rows = tuple((_TITLES[metric], *latest.expected(metric)) for metric in latest.metrics)
     text = (
-        f"{_begin(latest)} A label that is known counts as it is, the others by their probability:"
-        " these are the metrics that are expected of all of them. The metric lies between low and"
-        f" high with a probability of {100 * LEVEL:g} %, if the probabilities are right."
-        " They can't know of a sudden change before its labels come."
+        f"{_begin(latest)} A known label counts as it is, any other is 1 with its probability: so"
+        " these metrics of all of them are expected. They lie between low and high with a"
+        f" probability of {100 * LEVEL:g} %, if the calibrated probabilities are right. A sudden"
+        " change of what labels mean is seen only when its labels come."
     )
     if latest.rule:
         text += f" {latest.rule}"
-    table = Table("expected-metrics", "Expected metrics", ("Metric", "Expected", "Low", "High"), rows)
+    header = ("Metric", "Expected", "Low", "High")
+    table = Table("expected-metrics", "Metrics", header, rows)
     return Section("expected", "Expected metrics", text, (), (table,))
 
 
@@ -128,19 +132,20 @@ def verdict_of_latest(latest: Latest) -> str:
 
     Examples
     --------
-    >>> p, y = np.repeat([0.1, 0.8], 500), np.repeat([math.nan, 1.0], 500)
-    >>> verdict_of_latest(by_threshold(p, y, 500, "p"))
+    >>> p, y = np.tile([0.2, 0.8], 50), np.repeat([0.0, 1.0, np.nan], [1, 1, 98])
+    >>> verdict_of_latest(by_threshold(p, y, 1000, "p"))[:64]
+    'Of the last 100 rows, 2 have a label. Expected for all: F1 0.804'
     """
-    told = _TOLD if latest.rule else ("accuracy",)
+    told = [metric for metric in latest.metrics if metric in _TOLD] or latest.metrics
     found = [f"{_TITLES[metric]} {_in_words(latest.expected(metric))}" for metric in told]
-    return f"{_begin(latest)} Expected of all: {', '.join(found)}."
+    return f"{_begin(latest)} Expected for all: {', '.join(found)}."
 
 
 def metrics_of_latest(latest: Latest) -> tuple[Metric, ...]:
     """Return the expectations for Prometheus, and how many of the rows have no label."""
     samples = tuple(
-        ({"metric": str(metric), "bound": bound}, value)
-        for metric in (_TITLES if latest.rule else ("accuracy",))
+        ({"metric": metric, "bound": bound}, value)
+        for metric in latest.metrics
         for bound, value in zip(("mean", "low", "high"), latest.expected(metric), strict=True)
     )
     n_unknown = len(latest.y) - latest.n_known
@@ -152,10 +157,10 @@ def metrics_of_latest(latest: Latest) -> tuple[Metric, ...]:
 
 
 def _in_words(expected: Expected) -> str:
-    value, low, high = map(rounded, expected)
-    return f"{value} ({100 * LEVEL:g} %: {low} to {high})"
+    value, low, high = expected
+    return f"{value:.3f} ({100 * LEVEL:g} %: {low:.3f} to {high:.3f})"
 
 
 def _begin(latest: Latest) -> str:
     n, has = latest.n_known, "has" if latest.n_known == 1 else "have"
-    return f"Of {latest.in_words} {n:,} {has} a label."
+    return f"Of {latest.in_words}, {n:,} {has} a label."
