@@ -788,7 +788,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert set(labels.charts[0].choices) == set(ANIMALS)
     assert len(reliability.charts) == 2
     assert [series.name for series in over_time.charts[1].series] == ["all labels"]
-    first, predicted, wrong = report.verdict
+    first, predicted, wrong, *_ = report.verdict
     assert first.startswith(
         f"The predicted label is right in {100 * accuracy.get():.0f} % of 2,000"
     )
