@@ -98,8 +98,8 @@ def test_the_last_rows_of_a_table(tmp_path: Path, ending: str) -> None:
     assert section(found).text.endswith("The predicted label is 1 where p is at least 0.5.")
     value, low, high = expected(P, Y)
     assert found.verdict[-1].startswith(
-        f"Of the last 1,000 rows, {n_known} have a label. Expected for all: F1 {value:.3f}"
-        f" (90 %: {low:.3f} to {high:.3f}), AUC "
+        f"Of the last 1,000 rows, {n_known} have a label. Expected for all, with 90 %"
+        f" intervals: F1 {value:.3f} ({low:.3f} to {high:.3f}), AUC "
     )
     assert gauges(found)["expected", "f1", "high"] == high
     assert gauges(found)["unlabelled",] == 1000 - n_known
@@ -170,7 +170,7 @@ def test_the_predicted_one_of_several_labels(tmp_path: Path) -> None:
         wanted = expected(p.max(axis=1)[rows], right[rows], "accuracy", ones)
         assert numbers(found) == {"Accuracy": wanted}
         assert gauges(found)["expected", "accuracy", "mean"] == wanted[0]
-        assert f"Expected for all: Accuracy {wanted[0]:.3f} (90 %: " in " ".join(found.verdict)
+        assert f"90 % intervals: Accuracy {wanted[0]:.3f} (" in " ".join(found.verdict)
 
 
 def test_a_store_shows_its_output(tmp_path: Path) -> None:

@@ -115,8 +115,8 @@ def of_latest(latest: Latest) -> Section:
     """Return the section of the last rows."""
     rows = tuple((_TITLES[metric], *latest.expected(metric)) for metric in latest.metrics)
     text = (
-        f"{_begin(latest)} A known label counts as it is, any other is 1 with its probability: so"
-        " these metrics of all of them are expected. They lie between low and high with a"
+        f"{_begin(latest)} These are the metrics to expect of all of them: a known label counts as"
+        " it is, a missing one by its probability. A metric lies between low and high with a"
         f" probability of {100 * LEVEL:g} %, if the calibrated probabilities are right. A sudden"
         " change of what labels mean is seen only when its labels come."
     )
@@ -133,12 +133,17 @@ def verdict_of_latest(latest: Latest) -> str:
     Examples
     --------
     >>> p, y = np.tile([0.2, 0.8], 50), np.repeat([0.0, 1.0, np.nan], [1, 1, 98])
-    >>> verdict_of_latest(by_threshold(p, y, 1000, "p"))[:64]
-    'Of the last 100 rows, 2 have a label. Expected for all: F1 0.804'
+    >>> print(verdict_of_latest(by_threshold(p, y, 1000, "p"))[38:])
+    Expected for all, with 90 % intervals: F1 0.804 (0.731 to 0.872), AUC 0.806 (0.738 to 0.874).
     """
     told = [metric for metric in latest.metrics if metric in _TOLD] or latest.metrics
-    found = [f"{_TITLES[metric]} {_in_words(latest.expected(metric))}" for metric in told]
-    return f"{_begin(latest)} Expected for all: {', '.join(found)}."
+    found = []
+    for metric in told:
+        value, low, high = latest.expected(metric)
+        found.append(f"{_TITLES[metric]} {value:.3f} ({low:.3f} to {high:.3f})")
+    return (
+        f"{_begin(latest)} Expected for all, with {100 * LEVEL:g} % intervals: {', '.join(found)}."
+    )
 
 
 def metrics_of_latest(latest: Latest) -> tuple[Metric, ...]:
@@ -154,11 +159,6 @@ def metrics_of_latest(latest: Latest) -> tuple[Metric, ...]:
         Metric("expected", "gauge", f"Metrics expected of the last {latest.noun}s.", samples),
         gauge("unlabelled", text, n_unknown),
     )
-
-
-def _in_words(expected: Expected) -> str:
-    value, low, high = expected
-    return f"{value:.3f} ({100 * LEVEL:g} %: {low:.3f} to {high:.3f})"
 
 
 def _begin(latest: Latest) -> str:
