@@ -135,7 +135,7 @@ class EventBatch:
             if served is not None and join.n_duplicates == n_duplicates:
                 decisions.append((end, served.value, y))
             elif served is None and sample is not None:
-                late.append((end - join.age(event.id), y))
+                late.append((end - join._age(event.id), y))
             if sample is None:
                 continue
             value, ticket = (math.nan, None) if sample.served is None else sample.served
