@@ -101,7 +101,7 @@ class Counts(NamedTuple):
     tn: float = 0.0
 
 
-_Label = TypeVar("_Label", np.bool_, np.object_)
+_Label = TypeVar("_Label", bound=np.generic)
 
 
 class Decision(NamedTuple, Generic[_Label]):
@@ -195,8 +195,8 @@ def maximize(
         Targets that the labels must keep. The key is a metric, as above, and the value is the least
         that its expectation may be; or the key is "positives", and the value is the greatest
         number of these samples to label 1. Accuracy, precision, recall and specificity by name are
-        1 where they are 0/0, such as the precision without a label 1: then each of them can be
-        kept. The only target of coverage is the accuracy of the answers.
+        1 where they are 0/0, such as the precision without a label 1, so a target for precision or
+        recall can always be kept. The only target of coverage is the accuracy of the answers.
     counts : sequence (tp, fp, fn, tn) of floats, or None
         Counts of earlier decisions, to which those of these samples are added, in targets too.
     tol : float

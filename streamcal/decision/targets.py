@@ -19,8 +19,8 @@ from streamcal.decision.metric import Metric
 
 Goal: TypeAlias = "Literal['positives'] | AnyMetric"
 """A goal of `maximize` that labels each sample, for type checkers."""
-Targets: TypeAlias = Mapping[str, float] | Mapping[AnyMetric, float]
-"""What `maximize` accepts as targets, for type checkers."""
+Targets: TypeAlias = Mapping[Any, float]
+"""Targets of `maximize`, for type checkers: a mapping of names does not accept one of metrics."""
 
 GOALS = ("positives", "coverage")
 """What can be maximised beside metrics."""
