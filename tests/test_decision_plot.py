@@ -93,10 +93,11 @@ def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
 def test_rows_that_are_not_sure_get_a_word(table: Any, tmp_path: Path) -> None:
     path, p, y = table
     best = maximize(p, "coverage", subject_to={"accuracy": 0.85})
-    options = (path, "--prob", "p", "--label", "y", "--metric", "coverage")
-    options += ("--at-least", "accuracy=.85")
+    options: Any = [path, "--prob", "p", "--label", "y", "--metric", "coverage"]
+    options += ["--at-least", "accuracy=.85"]
     words = {True: "1", False: "0", None: "ask"}
-    for more, word in (([], ""), (["--abstain", "ask"], "ask"), (["--abstain", 'a,"b'], 'a,"b')):
+    written: Any = [([], ""), (["--abstain", "ask"], "ask"), (["--abstain", 'a,"b'], 'a,"b')]
+    for more, word in written:
         result = run(*options, *more)
         rows = list(csv.DictReader(result.stdout.splitlines()))
         words[None] = word

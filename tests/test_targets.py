@@ -264,6 +264,7 @@ def test_one_label_more_would_miss_the_target(law: str) -> None:
     chosen = math.fsum(p[found.labels])
     assert chosen == math.fsum(ranked[: found.k])
     assert chosen / found.k >= 0.95 - 1e-12
+    assert found.bound < 1e-12
     assert math.fsum(ranked[: found.k + 1]) / (found.k + 1) < 0.95
     answers = maximize(p, "coverage", subject_to={"accuracy": 0.95})
     answered = answers.labels != None  # noqa: E711  (each of an array)

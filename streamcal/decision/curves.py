@@ -23,6 +23,7 @@ from streamcal.kernels import confusion, exponential_sums, poisson_binomial
 from streamcal.kernels.confusion import (
     DENOMINATOR,
     KIND,
+    LONGEST_SUM,
     NUMERATOR,
     ZERO,
     means_over_labels_1,
@@ -302,8 +303,9 @@ def mean_over_labels_1(p: Vector, metric: Metric, counts: Vector, tol: float) ->
     """Metrics that are means over the samples with the label 1, such as precision, O(n)."""
     assert metric.spec is not None
     psi = means_over_labels_1(p, metric.spec, counts)
-    n = len(p)
-    return psi, _ROUNDING * (n + 1) * _UNIT * largest_value(metric, counts, n)
+    n_added = min(len(p), LONGEST_SUM)
+    bound = _ROUNDING * (n_added + 1) * _UNIT * largest_value(metric, counts, len(p))
+    return psi, bound
 
 
 def squared_error_in_counting(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:

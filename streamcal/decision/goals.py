@@ -402,13 +402,17 @@ _ALIASES = {
 """Other words for metrics, for suggestions only."""
 
 
-@cache
-def metric_of_name(name: str, also: tuple[str, ...] = (), argument: str = "metric") -> Metric:
+def metric_of_name(name: str, also: Sequence[str] = (), argument: str = "metric") -> Metric:
     """Return the metric of a name, or raise; ``also`` are other names for the message."""
     if name not in _NAMES:
         names = (*_NAMES, *also)
         hint = did_you_mean(name, names, _ALIASES)
         raise ValueError(f"`{argument}` must be one of {', '.join(names)}, got {name!r}{hint}")
+    return _metric_of_name(name)
+
+
+@cache
+def _metric_of_name(name: str) -> Metric:
     return _NAMES[name]()
 
 

@@ -22,11 +22,12 @@ plug-in             anything; the metric of expected counts, no certificate     
 All but the last give a bound on their error. All of the curve is needed: it may have several local
 maxima (F1 with the probabilities 0.99 and nine times 0.27 has them at k = 1 and k = 10).
 
-With targets these n + 1 labellings are still enough. Moving a label 1 to a likelier sample lowers
-the expectation of no monotone metric, neither that of the goal nor those of targets, and leaves
-their number as it is. So if any labelling of k samples keeps all targets, that of the k likeliest
-does and is not worse. This holds for the expectation of the metric, such as E[TP/P] for recall, and
-for any k that the targets allow, which need not be those up to some k.
+With targets these n + 1 labellings are still enough. Moving a label 1 from sample j to sample i
+changes the expectation of a metric, given the labels of all others, by η_i - η_j times what one
+true positive more adds to it with tp + fp and tp + fn fixed. For a likelier i and monotone metrics
+that is not negative: neither for the goal nor for targets. So if any labelling of k samples keeps
+all targets, that of the k likeliest does and is not worse. The metric is in the expectation, as in
+E[TP/P] for recall, and the k that targets allow need not be those up to some k.
 
 Coverage, with answers for some samples only, is the same problem. Among all ways to answer m
 samples the expected accuracy is greatest if the likelier label is given for those m where its
@@ -80,6 +81,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 _TOL = 1e-10
 _EXACT = 2.0**-50  # bound on the rounding error of one sample's utility
 _LAST_BIT = 2.0**-52
+_ANSWERS = np.array([False, True, None], np.object_)
 _FEW = 64  # up to this many samples the whole curve is faster than branch and bound
 
 
@@ -113,8 +115,7 @@ class Decision(NamedTuple, Generic[_Label]):
         The decision for each sample, in the order given. For coverage an array of objects: True,
         False, or None where there is no answer.
     k : int
-        The number of samples labelled 1: the likeliest ones, of equal ones the first. 0 if no
-        other number keeps the targets.
+        The number of samples labelled 1: the likeliest ones, of equal ones the first.
     threshold : float or None
         Labels are 1 where the probability is at least this; inf if no label is 1. For coverage,
         samples are answered where their likelier label has at least this probability; inf if none
@@ -333,10 +334,8 @@ def _answer(
     right = np.array([counts[0] + counts[3], counts[1] + counts[2], 0.0, 0.0])
     found = _label_most(q, _descending(q), targets, None, right, tol)
     likelier = p > 0.5
-    labels = np.full(len(p), None, np.object_)
-    labels[found.labels] = likelier[found.labels]
     return Decision(
-        labels,
+        _ANSWERS[np.where(found.labels, likelier, np.int8(2))],
         int(np.count_nonzero(likelier & found.labels)),
         found.threshold,
         found.k / max(len(p), 1),

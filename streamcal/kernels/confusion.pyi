@@ -11,6 +11,8 @@ NUMERATOR: Final = 2
 DENOMINATOR: Final = 6
 SPEC: Final = 10
 
+LONGEST_SUM: Final = 256
+
 FRACTION: Final = 0
 AM: Final = 1
 GMEAN: Final = 2
