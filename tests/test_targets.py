@@ -319,7 +319,7 @@ def test_a_higher_target_never_gives_more() -> None:
         ("f1", {"positives": 2.0}, "must be an int of at least 0, got 2.0; write 2"),
         ("f1", {"positives": -1}, "must be an int of at least 0, got -1"),
         ("f1", {"positives": True}, "must be an int of at least 0, got True"),
-        ("f1", {"precison": 0.9}, "`subject_to` must be one of .* positives, got .*'precision'?"),
+        ("f1", {"Precision": 0.9}, "`subject_to` must be one of .* positives, got .*'precision'?"),
         ("f1", {"sensitivity": 0.9}, "did you mean 'recall'?"),
         ("f1", {"coverage": 0.9}, "`subject_to` must be one of"),
         ("f1", {3: 0.9}, "must be a name, a Metric or a river metric, got 3"),
@@ -327,7 +327,7 @@ def test_a_higher_target_never_gives_more() -> None:
         ("f1", [("precision", 0.95)], "`subject_to` must be a dict"),
         ("coverage", {"precision": 0.9}, r"accuracy alone for 'coverage', got \['precision'\]"),
         ("coverage", {"accuracy": 0.9, "positives": 3}, "accuracy alone for 'coverage'"),
-        ("coverge", {}, "`metric` must be one of f1, .*coverage, got .* did you mean 'coverage'?"),
+        ("Coverage", {}, "`metric` must be one of f1, .*coverage, got .* did you mean 'coverage'?"),
         (
             "f1",
             {Metric(lambda tp, fp, fn, tn: fp - tp, monotone=False): 0},
