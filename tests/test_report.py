@@ -1286,6 +1286,9 @@ def test_a_server_with_a_token_answers_who_has_it(host: str) -> None:
         assert TOKEN not in kept
         for path in ("/", "/data.json", "/metrics"):
             assert asked(server, path, Cookie=f"theme=dark; {kept}")[0] == 200
+        # The address with the token stays in no history, however often it is opened.
+        for headers in ({"Cookie": kept}, {"Authorization": f"Bearer {TOKEN}"}):
+            assert asked(server, f"/?token={TOKEN}", **headers)[0] == 303
         with serving(lambda: tiny(1), token=TOKEN) as another:
             assert asked(another, "/", Cookie=kept)[0] == 401
         connection = http.client.HTTPConnection(watch.HOST, server.server_port)
