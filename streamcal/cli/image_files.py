@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,11 @@ def picture(path: Path, width: float, height: float) -> "Iterator[Axes]":
 
     # Without pyplot, so that no window system is needed.
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-    yield figure.subplots()
-    save(figure, path)
+    with warnings.catch_warnings():
+        # Who looks at the picture sees what the font lacks; on the command line this is noise.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        yield figure.subplots()
+        save(figure, path)
 
 
 def save(figure: "Figure", path: Path) -> None:
