@@ -106,11 +106,21 @@ def test_each_of_several_labels_is_tested(tmp_path: Path, ending: str) -> None:
     assert (printed["alarms"], printed["labels"], printed["rows"]) == (["b"], 3, N - 1)
 
 
+def test_quotes_keep_the_spaces_of_a_name(table: Path) -> None:
+    """As in files whose commas are followed by spaces."""
+    table.write_text("a, b,y\n0.5,0.5,a\n0.25,0.75,b\n", encoding="utf-8")
+    for prob in ('a," b"', 'a, " b=b"', '"a"," b = b"'):
+        result = run("check", table, "--prob", prob, "--label=y", "--json")
+        assert json.loads(result.stderr)["rows"] == 2
+    result = run("check", table, "--prob", "a, b", "--label=y", status=1)
+    assert "has no column `b`; its columns are `a`, ` b`, `y`; did you mean ` b`?" in result.stderr
+
+
 def test_labels_that_are_no_columns(table: Path) -> None:
-    text = "a,b,y\n0.5,0.5,a\n0.5,0.5,c\n0.5,1.5,b\n0.5,0.5, b \n0.5,0.5,NaN\n"
+    text = "a,b,y\n0.5,0.5,a\n0.5,0.5,no\n0.5,1.5,b\n0.5,0.5, b \n0.5,0.5,NaN\n"
     table.write_text(text, encoding="utf-8")
     result = run("check", table, "--prob=a,b", "--label=y", status=1)
-    assert "row 2: `y` must be one of the labels of --prob, a, b, got 'c'" in result.stderr
+    assert result.stderr.endswith("`y` must be one of the labels of --prob, a, b, got 'no'\n")
     result = run("check", table, "--prob=a,b", "--label=y", "--on-error=skip", "--json")
     printed = json.loads(result.stderr)
     assert printed["rows"] == 2

@@ -38,7 +38,7 @@ def columns_of_labels(prob: str, option: str = "--prob") -> dict[str, str] | Non
     parts = _parts(prob)
     if len(parts) < 2:
         return None
-    pairs = [(name, label if mark else name) for name, mark, label in map(_split, parts)]
+    pairs = list(map(_split, parts))
     if not all(name and label for name, label in pairs):
         raise ValueError(
             f"{option} must be a column, or columns as in `a,b,c` or `p_a=a,p_b=b`, got {prob!r}"
@@ -96,12 +96,14 @@ def _parts(prob: str) -> list[str]:
         parts = next(csv.reader([prob], skipinitialspace=True))
     except csv.Error:  # several lines
         parts = prob.split(",")
-    return [part.strip() for part in parts]
+    # Quotes keep the spaces of a name, such as those after the commas of "a, b, c" in a file.
+    return parts if '"' in prob else [part.strip() for part in parts]
 
 
-def _split(part: str) -> tuple[str, str, str]:
+def _split(part: str) -> tuple[str, str]:
+    """Return the name of a column and its label; cells of labels are read without spaces."""
     name, mark, label = part.partition("=")
-    return name.strip(), mark, label.strip()
+    return (name.rstrip(), label.strip()) if mark else (name, name.strip())
 
 
 @contextmanager

@@ -253,8 +253,11 @@ class _Rows(NamedTuple):
         from streamcal.tables.base import TableError
 
         if has_zone != bool(self.scored.zone):
-            zone = "with" if self.scored.zone else "without"
-            raise TableError(f"has times {zone} a zone, so --since must be one {zone} a zone, too")
+            zone, such = "without", "2026-03-01"
+            if self.scored.zone:
+                zone, such = "with", "2026-03-01T00:00Z"
+            one = f"one {zone} a zone, too, such as {such}"
+            raise TableError(f"has times {zone} a zone, so --since must be {one}")
         try:
             return of_two_parts(self.scored, since, columns.score, columns.prob)
         except ValueError as error:
