@@ -106,6 +106,22 @@ def test_each_of_several_labels_is_tested(tmp_path: Path, ending: str) -> None:
     assert (printed["alarms"], printed["labels"], printed["rows"]) == (["b"], 3, N - 1)
 
 
+def test_labels_are_numbers_and_booleans_of_other_programs(table: Path) -> None:
+    def n_rows(path: Path, prob: str) -> int:
+        result = run("check", path, "--prob", prob, "--label=y", "--on-error=skip", "--json")
+        n: int = json.loads(result.stderr)["rows"]
+        return n
+
+    # The column of ints that pandas writes if a label is missing.
+    pd.DataFrame({"a": 0.5, "b": 0.5, "y": [1, None, 2, 1]}).to_csv(table, index=False)
+    assert "1.0" in table.read_text(encoding="utf-8")
+    assert n_rows(table, "a=1,b=2") == n_rows(table, "a=1.0,b=2.0") == 3
+    assert n_rows(table, "a=1.0,b=1") == 2  # as it is typed, if there is such a label
+    path = table.with_suffix(".ndjson")
+    path.write_text('{"a": 0.5, "b": 0.5, "y": true}\n{"a": 0.5, "b": 0.5, "y": false}\n')
+    assert n_rows(path, "a=True,b=False") == n_rows(path, "a=true,b=false") == 2
+
+
 def test_quotes_keep_the_spaces_of_a_name(table: Path) -> None:
     """As in files whose commas are followed by spaces."""
     table.write_text("a, b,y\n0.5,0.5,a\n0.25,0.75,b\n", encoding="utf-8")

@@ -163,21 +163,33 @@ class _LabelColumn(Column):
         places[""] = np.nan
         cells = chunk.columns[self.name]
         values = cells if isinstance(cells, list) else cells.to_pylist()
-        codes = np.array([places.get(_text_of(value), -1.0) for value in values])
+        codes = np.array([_code_of(value, places) for value in values])
         (requirement,) = self.requirements
         good = np.isnan(codes) | (codes >= 0.0)
         return codes, [Check(self.name, requirement, good, is_label=True)]
 
 
-def _text_of(value: object) -> str:
-    """Return a cell as text: names and numbers as they are typed, booleans as JSON has them."""
-    if value is None:
-        return ""
+def _code_of(value: object, places: Mapping[str, float]) -> float:
+    """Return the place of the label in a cell, -1 if it is unknown.
+
+    Booleans are written as in Python or as in JSON. A column of ints with empty cells is one of
+    floats in other programs, so 1.0 is the label 1 unless there is a label 1.0.
+
+    Examples
+    --------
+    >>> [_code_of(value, {"1": 0.0, "True": 1.0, "": 2.0}) for value in ("1.0", " 1", 1.0)]
+    [0.0, 0.0, 0.0]
+    >>> [_code_of(value, {"1": 0.0, "True": 1.0, "": 2.0}) for value in (True, False, None)]
+    [1.0, -1.0, 2.0]
+    """
+    text = "" if value is None else str(value).strip()
     if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():  # a column of ints with empty cells
-        return str(int(value))
-    return str(value).strip()
+        other = text.lower()
+    elif isinstance(value, float) and value.is_integer():
+        other = str(int(value))
+    else:
+        other = text.removesuffix(".0")
+    return places.get(text, places.get(other, -1.0))
 
 
 def _listed(names: "list[str] | tuple[str, ...]") -> str:
