@@ -366,7 +366,7 @@ def check_label_kind(label: Any, pos_val: Any) -> None:
 def check_beside(label: Any, pos_val: Any) -> None:
     """Raise if a label can't be one beside ``pos_val``: it would silently count as negative.
 
-    Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
+    Just one of them is a str, or ``pos_val`` is True or False and the label neither 0 nor 1.
     """
     if not are_beside(label, pos_val):
         raise _not_beside(label, pos_val)
@@ -384,8 +384,7 @@ def are_beside(label: Any, other: Any) -> bool:
         return True
     if isinstance(label, str) != isinstance(other, str):
         return False
-    is_number = isinstance(label, int | float | np.number)
-    return not (isinstance(other, bool | np.bool_) and is_number and label != 0 and label != 1)
+    return not (isinstance(other, bool | np.bool_) and label != 0 and label != 1)
 
 
 def _not_beside(label: Any, pos_val: Any) -> ValueError:

@@ -596,6 +596,8 @@ def test_names_need_a_positive_label(metric: Any) -> None:
         metric.update("ham", {"ham": 0.5, "spam": 0.5})
     with pytest.raises(ValueError, match="`pos_val`"):
         metric.update("ham", 0.5)
+    with pytest.raises(ValueError, match="of the labels, such as \\('a', 1\\), got True"):
+        metric.update(("a", 1), {("a", 1): 0.5, ("a", 2): 0.5})
     metric = metric.clone({"pos_val": "spam"})
     metric.update("ham", {"ham": 1.0})  # spam was never seen by the model: probability 0
     assert metric.get() == 0.0
