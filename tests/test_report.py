@@ -922,6 +922,14 @@ def test_calibrated_labels_and_single_rows() -> None:
             assert page.render(report)
 
 
+def test_the_order_of_labels_stays_when_others_become_frequent() -> None:
+    """A live page whose choices change is loaded again."""
+    p = np.full((9, 3), 0.25)
+    for y in ([0, 0, 1, 1, 1, 2, 2, 2, 2], [2, 2, 1, 1, 1, 0, 0, 0, 0]):
+        answers = Answers(("a", "b", "c"), p, np.array(y), 1.0 + np.arange(9))
+        assert of_labels(answers)[2].charts[0].choices == ("a", "b", "c")
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("is_compared", [False, True])
 def test_a_page_of_several_labels_fits(
@@ -1790,6 +1798,12 @@ def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
             store.save({"b": calibrator}, 130)
             tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
             assert tab.inner_text("#live") == "live"
+            tab.select_option("#staircase select", "b")
+            tab.wait_for_selector("html[data-ready]")
+            store.save({"c": calibrator}, 140)
+            tab.wait_for_selector("#staircase option:nth-child(3)", state="attached")
+            tab.wait_for_selector("html[data-ready]")
+            assert tab.input_value("#staircase select") == "b"  # as the reader has chosen
 
 
 def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None:
@@ -1805,6 +1819,27 @@ def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None
         tab.wait_for_selector("#s-text:has-text('n is 2')")
         assert tab.inner_text("#live") == "live"
         assert tab.evaluate("document.cookie") == ""  # no script reads it
+        tab.close()
+
+
+def test_a_page_says_why_there_are_no_new_numbers(browser: Any) -> None:
+    bad = [False]
+
+    def build() -> Report:
+        if bad[0]:
+            raise ValueError("row 7: `y` must be <b>0</b>")
+        return tiny(1)
+
+    with serving(build, lambda: bad[0], clock=float) as server:
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.wait_for_selector("html[data-ready]")
+        bad[0] = True
+        tab.wait_for_selector("#live.lost")
+        assert tab.inner_text("#live") == "these are the last numbers: row 7: `y` must be <b>0</b>"
+        bad[0] = False
+        tab.wait_for_selector("#live:not(.lost)")
+        assert tab.inner_text("#live") == "live"
         tab.close()
 
 
