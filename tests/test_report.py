@@ -1706,6 +1706,49 @@ def test_early_years_are_written_in_full(
         assert not {"1900", "Jan 1"} & set(shown)
 
 
+# Words of headers that stand in two lines, and labels of axes that touch each other.
+BROKEN = """() => [...document.querySelectorAll("th:not(:has(button))")].flatMap((th) => {
+  const text = th.firstChild, words = [...text.data.matchAll(/[^\\s-]+/g)];
+  return words.filter((word) => {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map(String);
+})"""
+TOUCHING = """() => {
+  const parts = (root) => [...root.querySelectorAll("*")].flatMap(
+    (part) => [part, ...(part.shadowRoot ? parts(part.shadowRoot) : [])]);
+  return [...document.querySelectorAll(".chart")].flatMap((chart) => {
+    const dates = parts(chart).filter((part) => part.localName === "text"
+      && /^[A-Z][a-z]+ [0-9]{4}$/.test(part.textContent));
+    const boxes = dates.map((part) => part.getBoundingClientRect());
+    return boxes.filter((a) => boxes.some((b) => b.left > a.left
+      && b.left < a.right + 2 && b.top < a.bottom && a.top < b.bottom)).map((a) => a.left);
+  });
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_headers_and_dates_stand_apart(browser: Any, tmp_path: Path, width: int) -> None:
+    path, out = tmp_path / "t.csv", tmp_path / "t.html"
+    rng, long = np.random.default_rng(0), "a segment with a long name of several words " + "k" * 60
+    p = rng.random(2000).round(3)
+    y = rng.random(2000) < p
+    at = np.datetime64("2026-01-01T00:00") + 90 * np.arange(2000)  # minutes
+    path.write_text(
+        "at,p,y,s,r\n"
+        + "".join(f"{at[i]},{p[i]},{int(y[i])},{long},{i % 9}\n" for i in range(2000)),
+        encoding="utf-8",
+    )
+    columns = ["--score", "p", "--prob", "p", "--label", "y", "--segment", "s", "--segment", "r"]
+    run("report", path, *columns, "--time", "at", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(BROKEN) == []
+        assert tab.evaluate(TOUCHING) == []
+
+
 def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     header, *lines = table.read_text().splitlines()
