@@ -143,6 +143,7 @@ def test_labels_that_are_no_columns(table: Path) -> None:
     assert sum(printed["skipped"].values()) == 3
     for arguments, status, message in (
         (["--prob=a,b", "--key=y"], 2, "--key does not go with several columns of --prob"),
+        (["--prob=a", "--key=y"], 2, "--key must be another column than --label, got 'y'"),
         (["--prob=a,b=a"], 2, "--prob must name each column and each label once, got 'a,b=a'"),
         (["--prob=a,"], 2, "--prob must be a column, or columns as in `a,b,c`"),
         ([f"--prob={','.join(map(str, range(1001)))}"], 2, "--prob must name at most 1,000"),

@@ -1,7 +1,7 @@
 """Columns of probabilities, one for each label: what ``--prob a,b,c`` means, and how it is read."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -137,6 +137,21 @@ def check_alone(labels: Mapping[str, str] | None, **options: object) -> None:
             raise ValueError(
                 f"--{name} does not go with several columns of --prob, here {_listed(list(labels))}"
             )
+
+
+def check_known(label: str | None, **options: Iterable[str | None]) -> None:
+    """Raise ``ValueError`` if rows are grouped by their label: each group looks wrong then.
+
+    Examples
+    --------
+    >>> check_known("y", key=["y"])
+    Traceback (most recent call last):
+        ...
+    ValueError: --key must be another column than --label, got 'y'
+    """
+    for name, columns in options.items():
+        if label is not None and label in columns:
+            raise ValueError(f"--{name} must be another column than --label, got {label!r}")
 
 
 def reader_columns(prob: Mapping[str, str], label: str) -> list[Column]:

@@ -14,6 +14,7 @@ from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import (
     check_alone,
+    check_known,
     columns_before,
     columns_of_labels,
     name_of_column,
@@ -91,6 +92,7 @@ def open_subject(
     for name in ("score", "label", "prob"):
         if given.time is not None and given.time == getattr(given, name):
             raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
+    check_known(given.label, key=[given.key], segment=given.segment)
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
         check_alone(labels, key=key, segment=segment, since=since, loss=given.loss)
