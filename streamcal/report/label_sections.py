@@ -333,7 +333,8 @@ def _each_label(answers: Answers, seed: int) -> Section:
             cells = (error_before, error, miscalibration(earlier, y), mcb)
         rows.append((name, count, count / n, *cells))
     rows.sort(key=lambda row: -row[4])
-    common = np.argsort(-answers.counts, kind="stable")[:_MOST_CURVES].tolist()
+    # In an order that stays when frequencies change: otherwise a live page is loaded again.
+    common = sorted(np.argsort(-answers.counts, kind="stable")[:_MOST_CURVES].tolist())
     if answers.before is None:
         header, text = (
             _HEADER,
