@@ -185,6 +185,10 @@ def events(join: LabelJoin, i: int) -> None:
 def moments(timeline: Timeline, i: int) -> None:
     start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
     timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
+    last = timeline.decisions[-1, 0] if len(timeline.decisions) else 0.0
+    ends = last + 1.0 + np.arange(100)
+    unknown = np.column_stack([ends, scores, np.full(100, np.nan)])
+    timeline.serve(unknown, np.column_stack([ends[::2], scores[::2] > 0.5]))
     timeline.updated, timeline.end = float(i), 100 * i
 
 
@@ -871,6 +875,8 @@ def use(learner: Any) -> None:
             moments(learner, i)
         assert learner.periods().n.sum() == n + 3_000
         assert len(learner.recent) == 2_000
+        assert len(learner.decisions) == 1_000
+        assert np.isnan(learner.decisions[:, 2]).sum() == 500
     else:
         use_wrapper(learner)
 

@@ -1649,11 +1649,18 @@ def _add_stores() -> None:
         start, n = max(timeline.periods().ends, default=0.0), draw.size()
         raw, calibrated, y = np.array([[draw.probability() for _ in range(n)] for _ in range(3)])
         timeline.add(start + 1.0 + np.arange(n), raw, calibrated, y > 0.5, now=start)
+        last = timeline.decisions[-1, 0] if len(timeline.decisions) else 0.0
+        served = np.column_stack([last + 1.0 + np.arange(n), calibrated, np.full(n, np.nan)])
+        labels = [[last + 2 * n - draw.size(), draw.pick([0.0, 1.0])] for _ in range(n)]
+        timeline.serve(served, np.array(labels).reshape(-1, 2))
 
     def ask_timeline(timeline: Any) -> Any:
         periods = timeline.periods()
         assert len(timeline.recent) <= periods.n.sum()
-        return *(part.tolist() for part in periods), timeline.recent.tolist()
+        at, served, y = timeline.decisions.T
+        assert ((y == 0.0) | (y == 1.0) | np.isnan(y)).all()
+        decisions = [at.tolist(), served.tolist(), np.nan_to_num(y, nan=-1.0).tolist()]
+        return *(part.tolist() for part in periods), timeline.recent.tolist(), decisions
 
     def learn_key(draw: Draw, expiry: Any, held: list[Any]) -> None:
         expiry.used.add(name(draw))

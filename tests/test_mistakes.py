@@ -280,6 +280,13 @@ DECISIONS = of(
     "",
     ("maximize([0.2, 0.8], 'F1')", "`metric` must be one of", "did you mean 'f1'?"),
     ("maximize([0.2, 0.8], 'F-score')", "did you mean 'f1'?"),
+    ("maximize([0.2, 0.8], 'Coverage')", "did you mean 'coverage'?"),
+    ("maximize([0.2, 0.8], 'positives', subject_to={'Precision': 0.9})", "mean 'precision'?"),
+    (
+        "maximize([0.2, 0.8], 'positives', subject_to={'precision': 95})",
+        "divide percentages by 100",
+    ),
+    ("maximize([0.2, 0.8], 'positives', subject_to=0.95)", "a dict such as {'precision': 0.95}"),
     ("maximize([0.2, 0.8], decision.FBeta)", "without brackets: write FBeta()"),
     ("maximize([0.2, 0.8], 'f1', method='Auto')", "did you mean 'auto'?"),
     ("maximize([20, 80], 'f1')", PERCENT),
@@ -415,6 +422,15 @@ COMMANDS = of(
     ("cli('calibrate nothing.csv --score p --label y')", "there is no file nothing.csv"),
     ("cli('calibrate . --score p --label y')", "is a folder, not a file"),
     ("cli('calibrate ' + ARGUMENTS + ' --calibrator isotonik', 'p,y\\n')", "'isotonic'"),
+    (
+        "cli('report ' + ARGUMENTS + ' --prob p --time t', 'p,y,t\\n0.5,1,1792886400000\\n')",
+        "divide milliseconds by 1000",
+    ),
+    (
+        "cli('report ' + ARGUMENTS + ' --prob p --time t --since 2026-01-01',"
+        " 'p,y,t\\n0.5,1,60\\n')",
+        "must be one with a zone, too, such as 2026-03-01T00:00Z",
+    ),
     ("cli('calibrate ' + ARGUMENTS + ' --window 9', 'p,y\\n')", "needs --calibrator isotonic"),
     (
         "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 7d', 'p,y\\n')",
@@ -431,6 +447,9 @@ COMMANDS = of(
     ("cli('calibrate scores.csv --scores p --label y', 'p,y\\n')", "--score"),
     ("cli('calibrat scores.csv', 'p,y\\n')", "Did you mean 'calibrate'?"),
     ("cli('decide scores.csv --prob p --metric F1', 'p,y\\n0.5,1\\n')", "did you mean 'f1'?"),
+    ("cli('decide s.csv --prob p --at-least precision:0.9', 'p\\n')", "as in precision=0.95, got"),
+    ("cli('decide s.csv --prob p --at-least positives=9', 'p\\n')", "--at-most positives=200"),
+    ("cli('decide s.csv --prob p --at-most precision=0.9', 'p\\n')", "as in positives=200, got"),
     ("cli('thresholds ' + ARGUMENTS + ' --loss MAE', 'p,y\\n0.5,1\\n')", "mean 'absolute'?"),
     ("cli('thresholds ' + ARGUMENTS, 'p,y\\n0.5,0\\n')", "`y` must be an int from 1 to 32767"),
     ("cli('plot ' + 'scores.csv --prob q --label y --out x.bmp', 'p,y\\n')", ".png, .pdf, .svg"),

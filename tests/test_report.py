@@ -484,7 +484,8 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     report = open_subject(late_db, Given()).report()
     found = {section.id: section for section in report.sections}
     assert list(found) == [
-        *("status", "run-over-time", "reliability-before-after", "scores", "states", "maps")
+        *("status", "run-over-time", "expected", "reliability-before-after", "scores"),
+        *("states", "maps"),
     ]
     counts: dict[Any, Any] = dict(found["status"].tables[0].rows)
     assert counts == {
@@ -509,7 +510,8 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     )
     assert report.updated == timeline.updated
     assert "in all 8 periods. Calibration lowers the Brier score, by " in report.verdict[0]
-    assert report.verdict[-1].startswith("Of the last 2,000 labelled events: calibrated ")
+    assert report.verdict[-2].startswith("Of the last 2,000 labelled events: calibrated ")
+    assert report.verdict[-1].startswith("Of the last 1,000 decisions, 960 have a label. ")
     assert report.facts[0][0] == "Calibrator"
     assert report.facts[0][1].startswith("PlattCalibrator(")
     assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
@@ -651,6 +653,8 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     with Store(late_db, read_only=True) as store:
         timeline = store.get("timeline")
     periods = timeline.periods()
+    expected = [values.pop(name) for name in list(values) if name[0] == "streamcal_expected"]
+    assert len(expected) == 18  # of six metrics
     assert values == {
         ("streamcal_events_total",): 7960,
         ("streamcal_lag_events",): 7,
@@ -665,6 +669,7 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
         ("streamcal_brier_gain", "mean"): timeline.comparison.total / timeline.comparison.weight,
         ("streamcal_brier_gain", "low"): timeline.comparison.interval(LEVEL)[0],
         ("streamcal_brier_gain", "high"): timeline.comparison.interval(LEVEL)[1],
+        ("streamcal_unlabelled",): 40,
         ("streamcal_alarm", "worse"): 0,
         ("streamcal_alarm", "calibration"): 0,
         ("streamcal_last_update_seconds",): timeline.updated,
@@ -767,7 +772,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
         losses.append(-math.log(p[y]))
     given = Given(label="animal", prob=COLUMNS)
     report = open_subject(animals.with_suffix(f".{ending}"), given).report()
-    scores, reliability, labels, over_time = report.sections
+    scores, reliability, labels, over_time, *_ = report.sections
     found = {(row[0], row[1]): row[2:] for row in scores.tables[0].rows}
     name = "predicted label"
     assert found["Accuracy", name][0] == pytest.approx(accuracy.get())
@@ -783,7 +788,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert set(labels.charts[0].choices) == set(ANIMALS)
     assert len(reliability.charts) == 2
     assert [series.name for series in over_time.charts[1].series] == ["all labels"]
-    first, predicted, wrong = report.verdict
+    first, predicted, wrong, *_ = report.verdict
     assert first.startswith(
         f"The predicted label is right in {100 * accuracy.get():.0f} % of 2,000"
     )
@@ -920,6 +925,14 @@ def test_calibrated_labels_and_single_rows() -> None:
         for each in (few, few._replace(before=np.full((n, 2), 0.25))):
             report = Report("few", "here", tuple(of_labels(each)), verdict_of_labels(each))
             assert page.render(report)
+
+
+def test_the_order_of_labels_stays_when_others_become_frequent() -> None:
+    """A live page whose choices change is loaded again."""
+    p = np.full((9, 3), 0.25)
+    for y in ([0, 0, 1, 1, 1, 2, 2, 2, 2], [2, 2, 1, 1, 1, 0, 0, 0, 0]):
+        answers = Answers(("a", "b", "c"), p, np.array(y), 1.0 + np.arange(9))
+        assert of_labels(answers)[2].charts[0].choices == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -1286,6 +1299,9 @@ def test_a_server_with_a_token_answers_who_has_it(host: str) -> None:
         assert TOKEN not in kept
         for path in ("/", "/data.json", "/metrics"):
             assert asked(server, path, Cookie=f"theme=dark; {kept}")[0] == 200
+        # The address with the token stays in no history, however often it is opened.
+        for headers in ({"Cookie": kept}, {"Authorization": f"Bearer {TOKEN}"}):
+            assert asked(server, f"/?token={TOKEN}", **headers)[0] == 303
         with serving(lambda: tiny(1), token=TOKEN) as another:
             assert asked(another, "/", Cookie=kept)[0] == 401
         connection = http.client.HTTPConnection(watch.HOST, server.server_port)
@@ -1627,6 +1643,15 @@ def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_d
             assert tab.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_sheets_are_full(browser: Any, table: Any, width: int) -> None:
+    out = table.with_suffix(".html")
+    run("report", table, "--score", "p", "--prob", "p", "--label", "y", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        sheets = tab.pdf(format="A4").count(b"/Type /Page\n")
+    assert 1 <= sheets <= 4  # the verdict and the scores; two charts on each of two; the last chart
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_columns_with_long_names_are_not_cut(browser: Any, table: Any, width: int) -> None:
     long, out = table.with_name("long.csv"), table.with_suffix(".html")
@@ -1693,6 +1718,49 @@ def test_early_years_are_written_in_full(
         shown = tab.locator("#mcb-over-time text").all_text_contents()
         assert sorted({text for text in shown if text.count("-") == 2}) == labels
         assert not {"1900", "Jan 1"} & set(shown)
+
+
+# Words of headers that stand in two lines, and labels of axes that touch each other.
+BROKEN = """() => [...document.querySelectorAll("th:not(:has(button))")].flatMap((th) => {
+  const text = th.firstChild, words = [...text.data.matchAll(/[^\\s-]+/g)];
+  return words.filter((word) => {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map(String);
+})"""
+TOUCHING = """() => {
+  const parts = (root) => [...root.querySelectorAll("*")].flatMap(
+    (part) => [part, ...(part.shadowRoot ? parts(part.shadowRoot) : [])]);
+  return [...document.querySelectorAll(".chart")].flatMap((chart) => {
+    const dates = parts(chart).filter((part) => part.localName === "text"
+      && /^[A-Z][a-z]+ [0-9]{4}$/.test(part.textContent));
+    const boxes = dates.map((part) => part.getBoundingClientRect());
+    return boxes.filter((a) => boxes.some((b) => b.left > a.left
+      && b.left < a.right + 2 && b.top < a.bottom && a.top < b.bottom)).map((a) => a.left);
+  });
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_headers_and_dates_stand_apart(browser: Any, tmp_path: Path, width: int) -> None:
+    path, out = tmp_path / "t.csv", tmp_path / "t.html"
+    rng, long = np.random.default_rng(0), "a segment with a long name of several words " + "k" * 60
+    p = rng.random(2000).round(3)
+    y = rng.random(2000) < p
+    at = np.datetime64("2026-01-01T00:00") + 90 * np.arange(2000)  # minutes
+    path.write_text(
+        "at,p,y,s,r\n"
+        + "".join(f"{at[i]},{p[i]},{int(y[i])},{long},{i % 9}\n" for i in range(2000)),
+        encoding="utf-8",
+    )
+    columns = ["--score", "p", "--prob", "p", "--label", "y", "--segment", "s", "--segment", "r"]
+    run("report", path, *columns, "--time", "at", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(BROKEN) == []
+        assert tab.evaluate(TOUCHING) == []
 
 
 def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:
@@ -1787,6 +1855,12 @@ def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
             store.save({"b": calibrator}, 130)
             tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
             assert tab.inner_text("#live") == "live"
+            tab.select_option("#staircase select", "b")
+            tab.wait_for_selector("html[data-ready]")
+            store.save({"c": calibrator}, 140)
+            tab.wait_for_selector("#staircase option:nth-child(3)", state="attached")
+            tab.wait_for_selector("html[data-ready]")
+            assert tab.input_value("#staircase select") == "b"  # as the reader has chosen
 
 
 def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None:
@@ -1802,6 +1876,27 @@ def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None
         tab.wait_for_selector("#s-text:has-text('n is 2')")
         assert tab.inner_text("#live") == "live"
         assert tab.evaluate("document.cookie") == ""  # no script reads it
+        tab.close()
+
+
+def test_a_page_says_why_there_are_no_new_numbers(browser: Any) -> None:
+    bad = [False]
+
+    def build() -> Report:
+        if bad[0]:
+            raise ValueError("row 7: `y` must be <b>0</b>")
+        return tiny(1)
+
+    with serving(build, lambda: bad[0], clock=float) as server:
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.wait_for_selector("html[data-ready]")
+        bad[0] = True
+        tab.wait_for_selector("#live.lost")
+        assert tab.inner_text("#live") == "these are the last numbers: row 7: `y` must be <b>0</b>"
+        bad[0] = False
+        tab.wait_for_selector("#live:not(.lost)")
+        assert tab.inner_text("#live") == "live"
         tab.close()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,19 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def picture(path: Path, width: float, height: float) -> "Iterator[Axes]":
-    """Open axes with a size in inches; write the picture to ``path`` at the end."""
+def picture(path: Path, width: float, height: float, title: str) -> "Iterator[Axes]":
+    """Open axes with a size in inches and a title; write the picture to ``path`` at the end."""
     from matplotlib.figure import Figure
 
     # Without pyplot, so that no window system is needed.
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-    yield figure.subplots()
-    save(figure, path)
+    ax = figure.subplots()
+    ax.set_title(title)
+    with warnings.catch_warnings():
+        # Who looks at the picture sees what the font lacks; on the command line this is noise.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        yield ax
+        save(figure, path)
 
 
 def save(figure: "Figure", path: Path) -> None:

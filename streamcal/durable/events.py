@@ -128,18 +128,22 @@ class EventBatch:
             values = keyed.predict_learn_checked(samples)
             ends = np.arange(self._offset, self.end) + 1
             learned = np.column_stack([ends, samples.scores, values, samples.y])
+            decisions, late = learned[:, [0, 2, 3]], np.empty((0, 2))
         else:
-            values, learned = self._predict_learn_each(keyed, join)
+            values, learned, decisions, late = self._predict_learn_each(keyed, join)
         ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
         self._all.timeline.add(ends, scores, served, y, time.time())
+        self._all.timeline.serve(decisions, late)
         return values
 
     def _predict_learn_each(
         self, keyed: KeyedCalibrator, join: LabelJoin
-    ) -> tuple[Vector, NDArray[np.float64]]:
-        """Return the values, and the samples for the timeline in rows."""
+    ) -> tuple[Vector, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the values; and for the timeline samples, what was served, and late labels."""
         values = []
         samples: list[tuple[float, ...]] = []
+        decisions: list[tuple[float, ...]] = []
+        late: list[tuple[float, ...]] = []
         for end, event in enumerate(self._events, self._offset + 1):
             served = None  # what comes with a label is not used
             if not math.isnan(event.score):
@@ -147,7 +151,13 @@ class EventBatch:
                 if self._all.sampler is not None and event.propensity is None:
                     event = self._audit(self._all.sampler, event, served.value, end)
             values.append(math.nan if served is None else served.value)
+            n_duplicates = join.n_duplicates
             sample = join.add(event._replace(served=served))
+            y = math.nan if sample is None else float(sample.y)
+            if served is not None and join.n_duplicates == n_duplicates:
+                decisions.append((end, served.value, y))
+            elif served is None and sample is not None:
+                late.append((end - join._age(event.id), y))
             if sample is None:
                 continue
             value, ticket = (math.nan, None) if sample.served is None else sample.served
@@ -159,7 +169,12 @@ class EventBatch:
             with errors_of_waiting(self._all.path if waited else None):
                 keyed.learn_one(sample.key, *numbers, **given)
             samples.append((end, sample.score, value, sample.y))
-        return np.array(values), np.array(samples).reshape(-1, 4)
+        return (
+            np.array(values),
+            np.array(samples).reshape(-1, 4),
+            np.array(decisions).reshape(-1, 3),
+            np.array(late).reshape(-1, 2),
+        )
 
     def _audit(self, sampler: "AuditSampler", event: Event, p: float, end: int) -> Event:
         """Return a served event with its propensity, and note whether its label is asked for."""

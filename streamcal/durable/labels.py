@@ -197,6 +197,10 @@ class LabelJoin(Stateful):
         # The next event would drop what came before that.
         return self._room.get(arrived) if arrived > max(self._now - self.horizon, 0) else None
 
+    def _age(self, id: Hashable) -> int:
+        """Return how many events ago the first event of an id came, of a pair or alone."""
+        return self._now - self._room.latest(id)
+
     def _freeze(self) -> tuple[Fields, Arrays]:
         arrived, ids, halves = zip(*self._room, strict=True) if self._room else ((), (), ())
         events = [event or Event(math.nan) for event in halves]

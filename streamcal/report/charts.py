@@ -16,6 +16,7 @@ from bokeh.models import (
     DataRange1d,
     FixedTicker,
     HoverTool,
+    NoOverlap,
     NumeralTickFormatter,
     PanTool,
     Range1d,
@@ -97,6 +98,7 @@ def _draw(chart: Chart) -> Any:
     if chart.x in ("row", "event"):
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
     plot.xaxis.ticker.desired_num_ticks = 5
+    plot.xaxis.major_label_policy = NoOverlap(min_distance=8)  # dates on a phone
     plot.yaxis.ticker.desired_num_ticks = 5
     renderers_by_kind: dict[str, list[Any]] = {}
     for i, series in enumerate(chart.series):
