@@ -10,7 +10,7 @@ NeurIPS 2021: it is constant between steps, moves steadily, or periodically. Lab
 * single: the best of the calibrators of the default hedge, in hindsight;
 * hedge: the default `HedgedCalibrator`, with tickets;
 * EM, batches: Platt scaling of all labels that have come, adapted by EM (Saerens, Latinne &
-  Decaestecker 2002) to each batch of 500 scores, which are known before they are predicted. This is
+  Decaestecker 2002) to each batch of 450 scores, which are known before they are predicted. This is
   the EM of ``quapy``, which is used if it is installed;
 * EM, window: the same, adapted to the last 100, 300 or 1,000 scores; the best in hindsight;
 * prior shift: a `PriorShiftCalibrator`.
@@ -38,7 +38,8 @@ try:
 except ImportError:
     EMQ = None
 
-N, DELAY, BATCH = 40_000, 500, 500
+N, DELAY = 40_000, 500
+BATCH = 450  # no batch ends where a share jumps
 WINDOWS = (100, 300, 1_000)
 COLUMNS = ("single", "hedge", "EM, batches", "EM, window", "prior shift", "true")
 
@@ -116,7 +117,7 @@ def by_window(scores: Vector, y: Vector, window: int, every: int = 20) -> Vector
     """Return what is served, adapted to the last scores every few samples."""
     served, adapted = np.empty(len(y)), Adapted()
     for start in range(0, len(y), every):
-        if start > DELAY and start % BATCH == 0:
+        if start > DELAY and start % DELAY == 0:
             adapted.fit(scores[: start - DELAY], y[: start - DELAY])
         part = slice(start, start + every)
         served[part] = adapted.predict(scores[part], scores[max(start - window, 0) : start])
