@@ -110,7 +110,7 @@ class SlowShares:
         known = np.flatnonzero(total)
         stairs = isotonic_fit(known, ones[known] / total[known], total[known])
         q = []
-        for at in known:
+        for at in known.tolist():
             block = next(i for i, upper in enumerate(stairs.upper) if at <= upper)
             weight = stairs.weights[block]
             q.append((stairs.values[block] * weight + self.base) / (weight + 1.0))
@@ -241,7 +241,8 @@ def test_serving_counts_a_score_and_predicting_does_not() -> None:
     unlearned = calibrator.to_bytes()
     calibrator.serve_one(0.9)
     assert calibrator.to_bytes() == unlearned  # there is nothing to compare it with
-    assert calibrator.prior is None
+    assert calibrator.snapshot().predict_one(0.9) == 0.9
+    assert PriorShiftCalibrator().prior is None
     for score, y in stream(5, 400):
         calibrator.learn_one(score, y)
     prior, before = calibrator.prior, calibrator.to_bytes()
