@@ -1882,7 +1882,7 @@ def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None
 def test_a_page_says_why_there_are_no_new_numbers(browser: Any) -> None:
     bad = [False]
 
-    def build() -> Report:
+    def build() -> Any:
         if bad[0]:
             raise ValueError("row 7: `y` must be <b>0</b>")
         return tiny(1)
