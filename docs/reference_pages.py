@@ -91,6 +91,7 @@ TASKS = {
     "Decide which decisions to have labelled, and average over all": [
         "monitoring.AuditSampler",
         "monitoring.AuditedMean",
+        "monitoring.AuditedMetric",
     ],
     "Know a metric before the labels": ["metrics.ExpectedMetric", "metrics.expected_metric"],
     "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],

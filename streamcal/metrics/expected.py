@@ -225,7 +225,7 @@ class ExpectedMetric(Cloned):
             If an argument is out of its range, or the key is in the window; nothing is added.
         """
         probability = as_probability(p, "p")
-        chosen = probability >= self._at if decision is None else _as_label(decision, "decision")
+        chosen = probability >= self._at if decision is None else as_label(decision, "decision")
         if key in self._samples:
             raise ValueError(f"`key` must be new, got {key!r}, which is in the window")
         dropped = [next(iter(self._samples))] if len(self._samples) >= self.window else []
@@ -247,7 +247,7 @@ class ExpectedMetric(Cloned):
         ValueError, TypeError
             If ``y`` is not 0 or 1; nothing changes.
         """
-        label = _as_label(y, "y")
+        label = as_label(y, "y")
         found = self._samples.get(key)
         if found is None:
             return False
@@ -458,7 +458,8 @@ def _as_labels(y: Any, n: int) -> Vector:
     return labels
 
 
-def _as_label(y: Any, name: str) -> float:
+def as_label(y: Any, name: str) -> float:
+    """Return a label 0 or 1 as a number, or raise."""
     label = as_number(y, name)
     if label not in (0.0, 1.0):
         raise ValueError(f"`{name}` must be 0 or 1, got {y!r}")
