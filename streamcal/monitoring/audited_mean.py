@@ -57,7 +57,7 @@ class AuditedMean(Locked, Stateful):
     the decision. `interval_always` holds for the mean of the expected values up to now, at all
     times together; `interval_once` holds at one time that was chosen before, for large n.
 
-    Parts of all decisions have means, too: for precision, add the labels of decisions 1 only.
+    Precision, recall and F1 are ratios, see `AuditedMetric`.
 
     Examples
     --------
