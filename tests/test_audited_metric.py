@@ -55,7 +55,7 @@ def value_of(metric: str, cells: tuple[float, float, float, float]) -> float:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_one_look_holds(metric: str) -> None:
-    held, errors, n_draws = 0, [], 60
+    held, errors, n_draws = 0, [], 40
     for seed in range(n_draws):
         p, y, pi = stream(4_000, seed)
         found, truth = audited(metric, p, y, pi, seed), value_of(metric, table(y, p >= 0.5))

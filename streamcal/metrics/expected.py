@@ -358,7 +358,7 @@ def _corrected(p: Vector, known: Vector, y: Vector) -> Vector:
     gradient = x @ (y - known)
     curvature = (x * (known * (1.0 - known))) @ x.T + np.eye(2) / _PRIOR**2
     constant, slope = np.linalg.solve(curvature, gradient).clip(-_MOST_CORRECTED, _MOST_CORRECTED)
-    ones = p * np.exp(constant + slope * _log_odds(p))
+    ones: Vector = p * np.exp(constant + slope * _log_odds(p))
     return ones / (ones + (1.0 - p))
 
 

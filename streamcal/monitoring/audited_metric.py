@@ -67,8 +67,8 @@ class AuditedMetric(Locked, Stateful):
     -----
     What `AuditedMean` says of decisions and propensities holds here, too. `interval_always` is for
     the metric of the expected confusion table of all decisions up to now, at all times together;
-    `interval_once` is for one time that was chosen before, and needs some tens of labels 1 in each
-    group that the metric is about: for recall also among the decisions 0.
+    `interval_once` is for one time that was chosen before, and needs some tens of labels of both
+    kinds among the decisions that the metric is about: for recall also among the decisions 0.
 
     Examples
     --------
@@ -185,9 +185,7 @@ class AuditedMetric(Locked, Stateful):
     @property
     def value(self) -> float:
         """The estimate of the metric; its value of 0 / 0 before any decision."""
-        ones = [sums.n * min(max(_mean(sums)[0], 0.0), 1.0) for sums in self._sums]
-        n = [sums.n for sums in self._sums]
-        return float(self._form.metric(ones[1], n[1] - ones[1], ones[0], n[0] - ones[0]))
+        return self._form.value(self._sums)
 
     @property
     def interval_once(self) -> tuple[float, float]:
@@ -196,15 +194,15 @@ class AuditedMetric(Locked, Stateful):
         It is the whole range if it depends on a decision of which fewer than two labels were
         observed, or if the denominator may be 0.
         """
-        form, totals, variances = self._form, [], []
-        for decision, sums in enumerate(self._sums):
+        form, both, totals, variances = self._form, self._sums, [], []
+        for decision, sums in enumerate(both):
             if sums.n and sums.n_observed < 2.0 and form.slopes[decision].any():
                 return form.low, form.high
             mean, deviation = _mean(sums)
             totals.append(sums.n * mean)
             variances.append((sums.n * deviation) ** 2)
         # (c − r d)² ≤ q² (variance of c − r d), a quadratic in r
-        c, d = form.totals([sums.n for sums in self._sums], totals)
+        c, d = form.totals([sums.n for sums in both], totals)
         q = float(ndtri(1.0 - self.alpha / 2.0)) ** 2
         by_c, by_d = form.by_label
         square = d * d - q * float(by_d**2 @ variances)
@@ -214,19 +212,20 @@ class AuditedMetric(Locked, Stateful):
             return form.low, form.high
         middle = linear / square
         half = math.sqrt(max(middle * middle - constant / square, 0.0))
-        value = self.value
+        value = form.value(both)
         low, high = min(middle - half, value), max(middle + half, value)
         return form.within(low), form.within(high)
 
     @property
     def interval_always(self) -> tuple[float, float]:
         """Ends of the interval that holds at all times together."""
-        n = self.n_samples
-        if not n:
-            return self._form.low, self._form.high
         form, at = self._form, self._form.values
-        c, d = form.totals([sums.n for sums in self._sums], self._expected)
-        found = np.array([bounds.interval(self.alpha / _N_TESTS) for bounds in self._bounds])
+        with self._mutex:
+            n = self.n_samples
+            c, d = form.totals([sums.n for sums in self._sums], self._expected)
+            found = np.array([bounds.interval(self.alpha / _N_TESTS) for bounds in self._bounds])
+        if not n:
+            return form.low, form.high
         low, high = ((c - at * d) / n + form.scale * found.T).tolist()
         # C − r D falls as r grows, and is 0 at the metric: from the left, the first r whose lower
         # bound is at most 0; from the right, the first whose upper bound is at least 0.
@@ -308,6 +307,12 @@ class _Form:
         """Return C and D of so many decisions, and so many labels 1 of them, by ŷ."""
         c, d = self._by_zero @ np.asarray(n) + self.by_label @ np.asarray(ones)
         return float(c), float(d)
+
+    def value(self, both: tuple[AuditSums, AuditSums]) -> float:
+        """Return the metric of sums by ŷ."""
+        n = [sums.n for sums in both]
+        ones = [sums.n * min(max(_mean(sums)[0], 0.0), 1.0) for sums in both]
+        return float(self.metric(ones[1], n[1] - ones[1], ones[0], n[0] - ones[0]))
 
     def within(self, value: float) -> float:
         return min(max(value, self.low), self.high)
