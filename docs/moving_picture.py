@@ -12,8 +12,8 @@ import streamcal
 N, DRIFT, STEP = 6_000, 3_000, 150  # labels; where the meaning changes; labels between two frames
 LATEST = 600  # labels that a frame is about
 SECONDS = 9.0  # of a turn; the last frame stays for as long as six others
-WIDTH, HEIGHT, SIDE = 720, 320, 220  # of the picture; of a panel
-LEFT, RIGHT, TOP = (50, 400, 62)  # where the panels begin
+WIDTH, HEIGHT, SIDE = 600, 330, 230  # of the picture; of a panel
+LEFT, RIGHT, TOP = (44, 350, 68)  # where the panels begin
 LOWEST, HIGHEST = 0.3, 0.8  # log loss
 
 Vector = NDArray[np.float64]
@@ -22,7 +22,7 @@ _HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT
 <title>After a drift the log loss of the score rises, that of the calibrated values falls
 again.</title>
 <style>
-svg {{ font: 13px system-ui, sans-serif; --ink: #1b1d22; --muted: #666b75; --grid: #d6d9de;
+svg {{ font: 16px system-ui, sans-serif; --ink: #1b1d22; --muted: #666b75; --grid: #d6d9de;
   --score: #0072b2; --new: #d55e00; background: #fff; }}
 @media (prefers-color-scheme: dark) {{
   svg {{ --ink: #e7e9ee; --muted: #a0a6b2; --grid: #343943; --score: #56b4e9; --new: #ff9a4d;
@@ -60,14 +60,14 @@ def drift() -> str:
         _HEAD.replace("SHARE", f"{100 * share / SECONDS:.3f}").replace(
             "LONG", f"{600 * share / SECONDS:.3f}"
         ),
-        axes(LEFT, f"Log loss of the last {LATEST} labels", "labels", ("0", f"{N:,}")),
-        axes(RIGHT, f"Reliability of the last {LATEST} labels", "predicted", ("0", "1")),
+        axes(LEFT, f"Log loss, last {LATEST} labels", "labels", ("0", f"{N:,}")),
+        axes(RIGHT, f"Reliability, last {LATEST} labels", "predicted", ("0", "1")),
         text(LEFT - 6, TOP + 5, f"{HIGHEST}", "muted", "end"),
         text(LEFT - 6, TOP + SIDE, f"{LOWEST}", "muted", "end"),
         text(RIGHT - 6, TOP + 5, "1", "muted", "end"),
         text(RIGHT - 6, TOP + SIDE, "0", "muted", "end"),
         text(LEFT, 22, "score", "score"),
-        text(LEFT + 48, 22, "calibrated by streamcal", "new"),
+        text(LEFT + 56, 22, "calibrated by streamcal", "new"),
         f'<line class="drift" {ends_of(LEFT + SIDE * DRIFT / N, TOP, 0, SIDE)}/>',
         text(LEFT + SIDE * DRIFT / N + 5, TOP + SIDE - 8, "drift", "muted"),
         f'<line class="diagonal" {ends_of(RIGHT, TOP + SIDE, SIDE, -SIDE)}/>',
@@ -111,9 +111,9 @@ def axes(left: float, title: str, name: str, limits: tuple[str, str]) -> str:
             text(left, TOP - 12, title),
             f'<line class="axis" {ends_of(left, TOP, 0, SIDE)}/>',
             f'<line class="axis" {ends_of(left, bottom, SIDE, 0)}/>',
-            text(left, bottom + 18, limits[0], "muted", "middle"),
-            text(left + SIDE, bottom + 18, limits[1], "muted", "middle"),
-            text(left + SIDE / 2, bottom + 18, name, "muted", "middle"),
+            text(left, bottom + 20, limits[0], "muted", "middle"),
+            text(left + SIDE, bottom + 20, limits[1], "muted", "middle"),
+            text(left + SIDE / 2, bottom + 20, name, "muted", "middle"),
         ]
     )
 

@@ -188,7 +188,7 @@ def decision() -> Figure:
     k = int((p > 0.5).sum())
     half = display.utilities[k]
     ax.plot(k, half, "s", color=GREEN)
-    ax.text(60, half + 0.16, f"■ threshold ½, k = {k}: {half:.4f}", color=GREEN)
+    ax.text(60, half + 0.16, f"■ threshold ½, k = {k}: {half:.3f}", color=GREEN)
     return figure
 
 

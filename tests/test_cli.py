@@ -399,7 +399,9 @@ def test_pictures_show_the_rows_of_the_table(
 ) -> None:
     """With a sampling rate, the values before it is undone; the same with a store."""
     drawn: list[Any] = []
-    monkeypatch.setattr(calibrating, "draw_reliability", lambda *given: drawn.append(given[1:3]))
+    monkeypatch.setattr(
+        calibrating, "draw_reliability", lambda *given, **_: drawn.append(given[1:3])
+    )
     rate = ("--sampling-rate", "0.2")
     for more in ((), rate, (*rate, "--store", tmp_path / "run.db")):
         out, picture = tmp_path / f"{len(drawn)}.csv", tmp_path / f"{len(drawn)}.png"
@@ -881,6 +883,24 @@ def test_plot_draws_before_and_after(scores_csv: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "option", "title"),
+    [
+        ("calibrate --score p --label y", "--plot", "Reliability before and after calibration"),
+        ("plot --prob p --label y", "--out", "Reliability"),
+        ("decide --prob p", "--plot", "What to label 1"),
+        ("thresholds --score p --label y", "--plot", "Scores by label, and thresholds"),
+    ],
+)
+def test_a_picture_has_a_title(tmp_path: Path, command: str, option: str, title: str) -> None:
+    name, *columns = command.split()
+    path, picture = tmp_path / "in.csv", tmp_path / "r.svg"
+    label = {"thresholds": (1, 2)}.get(name, (0, 1))
+    path.write_text("p,y\n0.2,{}\n0.5,{}\n".format(*label))
+    run(name, path, *columns, option, picture)
+    assert f"<!-- {title} -->" in picture.read_text()
+
+
+@pytest.mark.parametrize(
     ("body", "curves"), [("0.5,1\n0.2,0\n", ["p", "calibrated"]), ("5,1\n2,0\n", ["calibrated"])]
 )
 def test_plot_draws_raw_scores_only_if_they_are_probabilities(
@@ -889,7 +909,9 @@ def test_plot_draws_raw_scores_only_if_they_are_probabilities(
     path = tmp_path / "in.csv"
     path.write_text("p,y\n" + body)
     drawn = []
-    monkeypatch.setattr(calibrating, "draw_reliability", lambda *arguments: drawn.append(arguments))
+    monkeypatch.setattr(
+        calibrating, "draw_reliability", lambda *arguments, title: drawn.append(arguments)
+    )
     calibrate(path, "--plot", tmp_path / "r.png")
     ((_, labels, values, seen, _),) = drawn
     assert list(values) == curves

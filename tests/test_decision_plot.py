@@ -43,7 +43,10 @@ def test_the_curve_and_the_choice_are_drawn() -> None:
     labels = [area.get_text() for area in display.legend_.findobj(TextArea)]
     k, n = display.decision.k, len(display.probabilities)
     threshold, best = display.probabilities[k - 1], display.decision.expected
-    assert f"label {k:,} of {n:,} as 1 (p ≥ {threshold:.2g}): {display.name} {best:.3g}" in labels
+    assert f"label {k:,} of {n:,} as 1: p ≥ {threshold:#.2g}, jaccard {best:.3g}" in labels
+    display.figure_.draw_without_rendering()
+    for line in display.ax_.collections:  # at the number chosen
+        assert line.get_window_extent().y1 <= display.legend_.get_window_extent().y0
     again = display.plot(ax=Figure().subplots())
     assert again is display
 

@@ -10,6 +10,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.offsetbox import TextArea
+from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 from river import datasets, linear_model, naive_bayes, preprocessing
 from sklearn.linear_model import LogisticRegression
@@ -537,5 +538,7 @@ def test_bands_of_several_models_are_those_of_each() -> None:
         assert tuple(band.get_facecolor()[0][:3]) == pytest.approx(to_rgb(line.get_color()))
     shown = [area.get_text() for area in display.text_.findobj(TextArea)]
     assert "80% consistency band" in shown
+    keys = [tuple(patch.get_facecolor()) for patch in display.text_.findobj(Rectangle)]
+    assert keys == [tuple(band.get_facecolor()[0]) for band in display.bands_]
     with pytest.raises(ValueError, match=r"`level` must lie in \(0, 1\) or None, got 2"):
         ReliabilityDisplay.from_models(models, level=2)

@@ -369,4 +369,5 @@ def _draw_before_and_after(
     raw, calibrated, labels = rows.T
     curves = {columns.score: raw.clip(0.0, 1.0)} if totals.probabilities else {}
     curves[columns.new_column] = calibrated
-    draw_reliability(path, labels, curves, n_rows, summary)
+    title = "Reliability before and after calibration" if totals.probabilities else "Reliability"
+    draw_reliability(path, labels, curves, n_rows, summary, title=title)

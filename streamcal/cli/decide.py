@@ -13,6 +13,7 @@ from streamcal.cli.files import check_files
 from streamcal.cli.image_files import picture
 from streamcal.cli.label_columns import one_column
 from streamcal.cli.options import (
+    DECISION,
     FormatOption,
     JsonOption,
     NewColumnOption,
@@ -52,7 +53,7 @@ def decide(
         str | None,
         column_option("The true label, 0 or 1. It only serves to print the metric reached."),
     ] = None,
-    new_column: NewColumnOption = "decision",
+    new_column: NewColumnOption = DECISION,
     out: OutTableOption = Path("-"),
     plot: Annotated[
         Path | None, picture_option("Draw the expected metric over the number of ones")
@@ -169,6 +170,6 @@ def _draw(path: Path, p: Vector, metric: str, summary: Summary) -> None:
     from streamcal.plot import UtilityCurveDisplay
 
     name: Any = metric  # a name of a metric: it was maximised
-    with picture(path, 6.4, 4.0) as ax:
+    with picture(path, 6.4, 4.0, "What to label 1") as ax:
         UtilityCurveDisplay.from_probabilities(p, name, ax=ax)
     summary.add(f"{path}: drawn from {count_rows(len(p))}", picture=str(path), drawn=len(p))

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def picture(path: Path, width: float, height: float) -> "Iterator[Axes]":
-    """Open axes with a size in inches; write the picture to ``path`` at the end."""
+def picture(path: Path, width: float, height: float, title: str) -> "Iterator[Axes]":
+    """Open axes with a size in inches and a title; write the picture to ``path`` at the end."""
     from matplotlib.figure import Figure
 
     # Without pyplot, so that no window system is needed.
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-    yield figure.subplots()
+    ax = figure.subplots()
+    ax.set_title(title)
+    yield ax
     save(figure, path)
 
 

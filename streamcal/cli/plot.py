@@ -150,6 +150,7 @@ def draw_reliability(
     n_rows: int,
     summary: Summary,
     loss: MeansLoss | None = None,
+    title: str = "Reliability",
 ) -> None:
     """Draw a reliability diagram with one curve for each column; all rows have weight 1.
 
@@ -163,7 +164,7 @@ def draw_reliability(
     given: Any = {} if loss is None else {"loss": loss.value}
     if loss is not None and get_deviance(loss.value).may_be_zero:  # as a report does
         curves = {name: np.maximum(values, LEAST) for name, values in curves.items()}
-    with picture(path, 5.6, 6.2) as ax:
+    with picture(path, 5.6, 6.5, title) as ax:
         if len(curves) == 1:
             ((name, values),) = curves.items()
             ReliabilityDisplay.from_predictions(happened, values, name=name, ax=ax, **given)
@@ -191,7 +192,7 @@ def draw_top_label(
     told = {
         model: (true, dict(zip(names, columns, strict=True))) for model, columns in models.items()
     }
-    with picture(path, 5.6, 6.2) as ax:
+    with picture(path, 5.6, 6.5, "Reliability of the predicted label") as ax:
         if len(told) > 1:
             ReliabilityDisplay.from_models(told, multiclass="top-label", ax=ax)
         else:

@@ -165,5 +165,5 @@ def _add_loss(
 def _draw(path: Path, scores: Vector, labels: Vector, weights: Vector, found: "Thresholds") -> None:
     from streamcal.plot import ThresholdDisplay
 
-    with picture(path, 6.4, 4.0) as ax:
+    with picture(path, 6.4, 4.0, "Scores by label, and thresholds") as ax:
         ThresholdDisplay.from_predictions(scores, labels, found, w=weights, ax=ax)

@@ -32,7 +32,7 @@ Place = Callable[[float, float], tuple[float, float] | None]
 
 
 class Entry(NamedTuple):
-    """A line of a legend: an artist whose style the key has, and words."""
+    """A line of a legend: an artist whose style the key has, or several areas, and words."""
 
     artist: Any
     words: str
@@ -191,17 +191,18 @@ def text(ax: Axes, words: str, size: float, color: Any = None) -> TextArea:
 
 
 def key(ax: Axes, entry: Entry, size: float, color: Any = None) -> OffsetBox:
-    """Return words behind a sample of a line or an area."""
+    """Return words behind a sample of a line, or of areas beside one another."""
     area = DrawingArea(2.0 * size, size)
-    area.add_artist(_sample_of(entry.artist, size))
+    for sample in _samples_of(entry.artist, size):
+        area.add_artist(sample)
     children: list[Artist] = [area, text(ax, entry.words, size, color)]
     return HPacker(children=children, align="center", pad=0, sep=size / 2)
 
 
-def _sample_of(artist: Any, size: float) -> Artist:
+def _samples_of(artist: Any, size: float) -> list[Artist]:
     if isinstance(artist, Line2D):
         dot = artist.get_linestyle() == "None"
-        return Line2D(
+        line = Line2D(
             [size] if dot else [0.0, 2.0 * size],
             [size / 2.0] if dot else [size / 2.0] * 2,
             color=artist.get_color(),
@@ -210,8 +211,20 @@ def _sample_of(artist: Any, size: float) -> Artist:
             marker=artist.get_marker() if dot else None,
             markersize=artist.get_markersize(),
         )
-    color, alpha = artist.get_facecolor()[0], artist.get_alpha()
-    return Rectangle((0.0, 0.0), 2.0 * size, size, facecolor=color, alpha=alpha, linewidth=0)
+        return [line]
+    areas = artist if isinstance(artist, Sequence) else [artist]
+    width = 2.0 * size / len(areas)
+    return [
+        Rectangle(
+            (i * width, 0.0),
+            width,
+            size,
+            facecolor=area.get_facecolor()[0],
+            alpha=area.get_alpha(),
+            linewidth=0,
+        )
+        for i, area in enumerate(areas)
+    ]
 
 
 def column(cells: Sequence[Artist], align: Any) -> OffsetBox:

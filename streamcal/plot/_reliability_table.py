@@ -49,8 +49,8 @@ class Table(NamedTuple):
         Their lines.
     scoring : str
         The score that is split, ``"brier"`` or ``"log"``.
-    band : matplotlib PolyCollection or None
-        The first band, if there is one.
+    bands : sequence of matplotlib PolyCollection
+        The bands of the curves that have one.
     band_names : (str, str)
         What the bands are called, in full and in short.
     diagonal : matplotlib Line2D or None
@@ -61,7 +61,7 @@ class Table(NamedTuple):
     curves: Sequence[Curve]
     lines: Sequence[Line2D]
     scoring: str
-    band: FillBetweenPolyCollection | None
+    bands: Sequence[FillBetweenPolyCollection]
     band_names: tuple[str, str]
     diagonal: Line2D | None
 
@@ -157,7 +157,7 @@ class Table(NamedTuple):
 
     def _band_entry(self, short: int) -> list[Entry]:
         """Return the key of the bands, if there are any."""
-        return [] if self.band is None else [Entry(self.band, self.band_names[short])]
+        return [Entry(self.bands, self.band_names[short])] if self.bands else []
 
 
 def _place_in_corner(

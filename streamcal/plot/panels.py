@@ -259,7 +259,7 @@ def _legends(ax: Axes, display: Diagram, note: str) -> Iterator[Form]:
         if curve.name is not None
     ]
     if display.bands_:
-        entries.append(Entry(display.bands_[0], display._band_names()[0]))
+        entries.append(Entry(display.bands_, display._band_names()[0]))
     for form in legend_forms(ax, entries) if entries else [None]:
         yield partial(_with_note, ax, form, note)
 

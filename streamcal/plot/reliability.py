@@ -648,10 +648,9 @@ class ReliabilityDisplay:
         if with_table:
             from streamcal.plot._reliability_table import Table
 
-            band = self.bands_[0] if self.bands_ else None
             scoring = self.scoring if self._deviance is None else self._deviance.name
             names = self._band_names()
-            table = Table(ax, self.curves, self.lines_, scoring, band, names, diagonal)
+            table = Table(ax, self.curves, self.lines_, scoring, self.bands_, names, diagonal)
             inside = [(x, np.clip(y, bottom, top)) for x, y in paths]
             self.text_ = table.draw([*inside, *ends], bottom, top)
             self._center_label()

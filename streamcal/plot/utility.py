@@ -113,6 +113,7 @@ class UtilityCurveDisplay:
         utilities = utility_curve(probabilities, kind, counts=counts)
         ranked = np.sort(np.asarray(probabilities, dtype=np.float64))[::-1]
         name = metric if isinstance(metric, str) else repr(kind)
+        name = name.upper() if name[1:2].isdigit() else name  # F1, as in print
         return cls(utilities, ranked, decision, name).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -128,12 +129,14 @@ class UtilityCurveDisplay:
         (levels,) = ax.plot(below, self.probabilities[below - 1], color=muted(ax), linestyle=":")
         k, best = self.decision.k, self.decision.expected
         (dot,) = ax.plot([k], [best], "o", color=chosen)
-        ax.axvline(k, color=chosen, linewidth=0.8)
         ax.set_xlabel("Samples labelled 1, the likeliest first")
         ax.set_ylabel("Utility, probability")
         ax.set_xlim(0, max(n, 1))
         if self.utilities.min() >= 0.0 and self.utilities.max() <= 1.0:
             ax.set_ylim(0.0, 1.03)
+        ends = ax.get_ylim()  # above are the words, which the line must not cross
+        ax.vlines(k, *ends, color=chosen, linewidth=0.8)
+        ax.set_ylim(ends)
         from streamcal.plot._fitted import Entry, add_legend
 
         words = (f"expected {self.name}", "probability of the last one labelled 1")
@@ -145,5 +148,5 @@ class UtilityCurveDisplay:
     def _in_words(self) -> str:
         """Return the decision as a sentence."""
         k, n = self.decision.k, len(self.probabilities)
-        least = f" (p ≥ {self.probabilities[k - 1]:.2g})" if k else ""
-        return f"label {k:,} of {n:,} as 1{least}: {self.name} {self.decision.expected:.3g}"
+        least = f"p ≥ {self.probabilities[k - 1]:#.2g}, " if k else ""
+        return f"label {k:,} of {n:,} as 1: {least}{self.name} {self.decision.expected:.3g}"

@@ -189,7 +189,7 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
     tops = {when: each.top for when, each in answers.parts.items()}
     n = len(answers.labels)
     shares = [_percent(float(top.labels.mean())) for top in tops.values()]
-    means = [verdict.rounded(float(top.calibrated.mean())) for top in tops.values()]
+    means = verdict.rounded_alike(*(float(top.calibrated.mean()) for top in tops.values()))
     if answers.before is None:
         sentences = [
             f"The predicted label is right in {shares[0]} of {n:,} rows; its mean probability is"
@@ -337,15 +337,16 @@ def _each_label(answers: Answers, seed: int) -> Section:
     if answers.before is None:
         header, text = (
             _HEADER,
-            "Each label against all others, the label with the greatest ECE first. Its probability"
-            " should be its share of the rows on average. AUC, the area under the ROC curve, is 1"
-            " if all rows with the label have a greater probability of it than all others.",
+            "Each label against all others; in the table, the label with the greatest ECE is first."
+            " The mean probability of a label should be its share of the rows. AUC, the area under"
+            " the ROC curve, is 1 if all rows with the label have a greater probability of it than"
+            " all others.",
         )
     else:
         header, text = (
             _HEADER_OF_BOTH,
-            "Each label against all others, before and after calibration; the label with the"
-            " greatest ECE after it first.",
+            "Each label against all others, before and after calibration. In the table, the label"
+            " with the greatest ECE after calibration is first.",
         )
     if len(rows) > MAX_LABELS:
         text += f" Of {len(rows):,} labels, the {MAX_LABELS} worst are shown."

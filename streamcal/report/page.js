@@ -4,7 +4,8 @@
   const root = document.documentElement;
   const described = JSON.parse(document.getElementById("charts").textContent);
   const plots = {};
-  const PAPER = 620;  // pixels that a sheet of A4 or letter has across, less margins
+  // Pixels that a chart may have on A4 or letter; two and their words fill a sheet.
+  const PAPER = {width: 620, height: 240, square: 360, paired: 310};
 
   function paint() {
     const style = getComputedStyle(root);
@@ -101,9 +102,12 @@
       addEventListener(event, () => {
         root.classList.toggle("paper", paper);
         paint();
-        // A browser does not lay charts out anew for paper: wide ones are made to fit.
+        // A browser does not lay charts out anew for paper: they are made to fit.
         for (const chart of document.querySelectorAll(".chart")) {
-          chart.style.zoom = paper ? Math.min(1, PAPER / chart.offsetWidth) : "";
+          const squares = chart.closest(".charts").querySelectorAll(".square").length;
+          const most = !chart.closest(".square") ? PAPER.height : squares > 1 ? PAPER.paired : PAPER.square;
+          const zoom = Math.min(1, PAPER.width / chart.offsetWidth, most / chart.offsetHeight);
+          chart.style.zoom = paper ? zoom : "";
         }
       });
     }

@@ -128,7 +128,7 @@ def verdict_of_segments(compared: Compared, score: str, column: str) -> tuple[st
         predicted, observed = float(after.predicted[0]), float(after.observed[0])
         sentence = f"By segment, {column} is wrong for {wrong:,} of {n:,}, most clearly {names[0]}"
         if abs(observed - predicted) > 0.5 * float(after.error[0]):
-            means = verdict.rounded(predicted), verdict.rounded(observed)
+            means = verdict.rounded_alike(predicted, observed)
             sentence += " ({} predicted, {} observed)".format(*means)
     else:
         sentence = f"By segment, {column} shows no clear miscalibration in any of {n:,}"

@@ -66,9 +66,9 @@ class Gap(NamedTuple):
     evidence: float
     is_mean: bool = False
 
-    def show(self, number: float) -> str:
-        """Return a prediction, or an observed value, in words."""
-        return f"{number:.3g}" if self.is_mean else rounded(number)
+    def show(self, *numbers: float) -> list[str]:
+        """Return predictions, or observed values, in words."""
+        return [f"{each:.3g}" for each in numbers] if self.is_mean else rounded_alike(*numbers)
 
     @property
     def where(self) -> str:
@@ -78,8 +78,8 @@ class Gap(NamedTuple):
         if self.is_mean:
             if self.low is None or self.high is None:
                 side, end = ("below", self.high) if self.low is None else ("above", self.low)
-                return f"{side} {self.show(end or 0.0)}"
-            return f"from {self.show(self.low)} to {self.show(self.high)}"
+                return f"{side} {end or 0.0:.3g}"
+            return f"from {self.low:.3g} to {self.high:.3g}"
         if self.low is None:
             return f"below {rounded(self.high)}" if self.high else "at 0"
         if self.high is None:
@@ -191,7 +191,7 @@ def reliability_in_words(
         kind = _KINDS_OF_MEANS.get(kind, kind)
     worst = sorted(sorted(gaps, key=lambda gap: -gap.evidence)[:2], key=gaps.index)
     places = [
-        f"{gap.where} ({gap.show(gap.predicted)} predicted, {gap.show(gap.observed)} observed)"
+        "{} ({} predicted, {} observed)".format(gap.where, *gap.show(gap.predicted, gap.observed))
         for gap in worst
     ]
     return f"{name} is {kind} {listed(places)}."
@@ -372,7 +372,15 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
 
 
 def _signed(number: float) -> str:
-    return f"{number:.4f}".replace("-", "\N{MINUS SIGN}")
+    """Return a number with a minus sign, which 0 has not.
+
+    Examples
+    --------
+    >>> _signed(-0.0123), _signed(-1e-5)
+    ('−0.0123', '0.0000')
+    """
+    shown = f"{number:.4f}"
+    return shown.replace("-", "\N{MINUS SIGN}" if float(shown) else "")
 
 
 def rounded(p: float) -> str:
@@ -389,3 +397,16 @@ def rounded(p: float) -> str:
     if least >= 0.01 or least <= 0.0:
         return f"{p:.3f}".removesuffix("0") if least < 0.1 else f"{p:.2f}"
     return f"{p:.{1 - math.floor(math.log10(least))}f}".rstrip("0")
+
+
+def rounded_alike(*p: float) -> list[str]:
+    """Return probabilities that are compared: with the same digits, if these are few.
+
+    Examples
+    --------
+    >>> rounded_alike(0.969, 0.861), rounded_alike(0.08, 0.0977), rounded_alike(0.3, 2e-5)
+    (['0.969', '0.861'], ['0.080', '0.098'], ['0.30', '0.00002'])
+    """
+    texts = [rounded(each) for each in p]
+    digits = max(len(text.partition(".")[2]) for text in texts)
+    return [f"{each:.{digits}f}" for each in p] if digits <= 4 else texts

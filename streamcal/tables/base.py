@@ -183,8 +183,10 @@ class Reader(ABC):
         new_column: str | None,
         batch_size: int,
         while_waiting: Callable[[], None] | None,
+        optional: Sequence[str],
     ) -> None:
-        self._columns, self._new_column, self._batch_size = columns, new_column, batch_size
+        self._columns, self._new_column, self._batch_size = list(columns), new_column, batch_size
+        self._optional = optional  # columns that are read, too, if there are any
         self._while_waiting = while_waiting
         self._standard = is_standard(path)
         self._file: Any

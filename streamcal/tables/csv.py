@@ -52,6 +52,7 @@ class CsvReader(Reader):
             self._first, self._state = _Found(b"", rows), START
         self.form = self._names, self._separator
         check_names(self._names, self._columns, self._new_column)
+        self._columns += [name for name in self._optional if name in self._names]
         self._place_of = {name: self._names.index(name) for name in self._columns}
         self._places = np.array(sorted(self._place_of.values()), np.int64)
 

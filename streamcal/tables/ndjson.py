@@ -25,7 +25,8 @@ class NdjsonReader(Reader):
         row, missing = 0, set(self._columns)
         for lines in self._lines():
             rows: list[int] = []
-            columns: dict[str, list[Any]] = {name: [] for name in self._columns}
+            columns: dict[str, list[Any]]
+            columns = {name: [] for name in (*self._columns, *self._optional)}
             faults: list[Fault] = []
             heads: list[bytes] = []
             for line in lines:

@@ -29,6 +29,7 @@ class ParquetReader(Reader):
         self._schema = self._parquet.schema_arrow
         self.form = self._schema.remove_metadata()
         check_names(self._schema.names, self._columns, self._new_column)
+        self._columns += [name for name in self._optional if name in self._schema.names]
         self.size = self._parquet.metadata.num_rows
 
     def __iter__(self) -> Iterator[Chunk]:
