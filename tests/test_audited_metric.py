@@ -126,6 +126,17 @@ def test_the_interval_of_one_look_is_that_of_fieller() -> None:
         assert abs(total) == pytest.approx(q * math.sqrt(variance), rel=1e-6)
 
 
+def test_labels_that_were_not_seen_may_be_there() -> None:
+    precision, recall = AuditedMetric("precision", 0.1), AuditedMetric("recall", 0.1)
+    for i in range(400):
+        for found in (precision, recall):
+            found.update(0.9, 1.0 if i % 2 else None, 0.5)
+            found.update(0.1, 0.0 if i % 2 else None, 0.5)
+    most = math.log(20.0) / 200  # of the other label among 200 seen ones
+    assert precision.interval_once == pytest.approx((1.0 - most, 1.0))
+    assert recall.interval_once == pytest.approx((1.0 / (1.0 + most), 1.0), abs=1e-3)
+
+
 def test_thresholds_decisions_and_other_ratios() -> None:
     p, y, pi = stream(2_000, 3)
     wanted = audited("f1", p, y, pi, threshold=0.3)

@@ -191,19 +191,24 @@ class AuditedMetric(Locked, Stateful):
     def interval_once(self) -> tuple[float, float]:
         """Ends of the interval for one look, by the central limit theorem.
 
-        It is the whole range if it depends on a decision of which fewer than two labels were
+        Where only one label was seen among k decisions, others may have a share of −ln(alpha / 2) /
+        k. It is the whole range if it depends on a decision of which fewer than two labels were
         observed, or if the denominator may be 0.
         """
         form, both, totals, variances = self._form, self._sums, [], []
+        q = float(ndtri(1.0 - self.alpha / 2.0)) ** 2
         for decision, sums in enumerate(both):
             if sums.n and sums.n_observed < 2.0 and form.slopes[decision].any():
                 return form.low, form.high
             mean, deviation = _mean(sums)
+            if sums.n_observed and sums.wv in (0.0, sums.w):
+                # Of k equal labels: greater shares of others have a chance below alpha / 2.
+                share = (math.log(2.0) - math.log(self.alpha)) * sums.q / sums.w**2
+                deviation = max(deviation, share / math.sqrt(q))
             totals.append(sums.n * mean)
             variances.append((sums.n * deviation) ** 2)
         # (c − r d)² ≤ q² (variance of c − r d), a quadratic in r
         c, d = form.totals([sums.n for sums in both], totals)
-        q = float(ndtri(1.0 - self.alpha / 2.0)) ** 2
         by_c, by_d = form.by_label
         square = d * d - q * float(by_d**2 @ variances)
         linear = c * d - q * float(by_c * by_d @ variances)
