@@ -4,7 +4,8 @@
 
 Seven kinds of generated streams of 20,000 samples, each with three selections of what is always
 labelled: samples of a high score, samples of one of three segments that the score does not know,
-and both. Of the others an `AuditSampler` asks for 2 %, each with about the same propensity. All calibrators are the default hedge:
+and both. Of the others an `AuditSampler` asks for 2 %, each with about the same propensity. All
+calibrators are the default hedge:
 
 * raw: the score;
 * all labels: it learns all labels, also those that are not there;

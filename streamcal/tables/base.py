@@ -222,8 +222,12 @@ class Reader(ABC):
         """Yield the rows in order."""
 
     @abstractmethod
-    def writer(self, output: Output) -> Writer:
-        """Return a writer of rows of this table, with the new column, to ``output``."""
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
+        """Return a writer of rows of this table, with the new column, to ``output``.
+
+        ``absent`` is written in place of NaN; an empty text makes an empty cell, or null. If it is
+        None there must be no NaN.
+        """
 
     def _read_block(self) -> bytes:
         """Return the next bytes, none at the end.
