@@ -1460,6 +1460,7 @@ def _add_wrappers() -> None:
 def _add_alarms() -> None:
     from streamcal.monitoring import (
         AuditedMean,
+        AuditedMetric,
         AuditSampler,
         CalibrationDrift,
         CalibrationTest,
@@ -1560,6 +1561,16 @@ def _add_alarms() -> None:
         return mean.mean, mean.interval_once, mean.interval_always, mean.n_observed
 
     CASES[AuditedMean] = Case(lambda draw: AuditedMean(draw.pick([0.05, 0.9])), [observe], ask_mean)
+
+    def ask_ratio(metric: Any) -> Any:
+        within([metric.value, *metric.interval_once, *metric.interval_always], 0.0, 1.0)
+        return metric.value, metric.interval_once, metric.interval_always, metric.n_observed
+
+    CASES[AuditedMetric] = Case(
+        lambda draw: AuditedMetric(draw.pick(["f1", "recall"]), draw.pick([0.05, 0.9])),
+        [observe],
+        ask_ratio,
+    )
 
 
 # Stores -------------------------------------------------------------------------------------------

@@ -77,6 +77,13 @@ class Audits:
         for p, y in zip(self.p, self.y, strict=True):
             mean.update(p, y, 0.05)
 
+    def time_metric(self) -> None:
+        from streamcal.monitoring import AuditedMetric
+
+        metric = AuditedMetric("f1")
+        for p, y in zip(self.p, self.y, strict=True):
+            metric.update(p, y, 0.05)
+
 
 class AuditedLabels:
     """1,000 labels with propensities, and beside them a hedge that learns the labels alone."""
