@@ -88,7 +88,8 @@ TASKS = {
         "monitoring.CalibrationDrift",
         "monitoring.ForecastComparison",
     ],
-    "Decide which decisions to have labelled, and average over all": [
+    "Decide which decisions to have labelled, and calibrate and average for all": [
+        "calibration.AuditedCalibrator",
         "monitoring.AuditSampler",
         "monitoring.AuditedMean",
     ],

@@ -52,7 +52,9 @@ def shown(value: Any, wanted: type | tuple[type, ...] = (), where: str = "") -> 
         hint = f" without brackets: write {value.__name__}()" if issubclass(value, wanted) else ""
         return f"the class {value.__name__}{where}{hint}"
     text = repr(value)
-    short = text if "\n" not in text and len(text) <= 200 else f"a {type(value).__name__}"
+    name = type(value).__name__
+    article = "an" if name[:1] in "AEIOU" else "a"
+    short = text if "\n" not in text and len(text) <= 200 else f"{article} {name}"
     return f"{short}{where}"
 
 

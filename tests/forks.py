@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -336,12 +337,35 @@ def check_memory() -> None:
         thread.join()
 
 
+def check_export() -> None:
+    """Fork while a thread imports what its first export needs; the child must be able to export."""
+    importing, forking = threading.Event(), threading.Event()
+
+    class Slow(MetaPathFinder):
+        def find_spec(self, name: str, *others: Any) -> None:
+            if name == "numpy.ma":  # the last module that it needs
+                importing.set()
+                forking.wait()
+
+    sys.meta_path.insert(0, Slow())
+    os.register_at_fork(before=forking.set)  # before the fork waits for threads
+    calibrator = IsotonicCalibrator(prior=0)
+    calibrator.learn_many(SCORES, LABELS)
+    thread = threading.Thread(target=calibrator.export, args=("sql",))
+    thread.start()
+    importing.wait()
+    in_child(lambda: calibrator.export("json"))
+    thread.join()
+
+
 if __name__ == "__main__":
     case, *others = sys.argv[1:]
     if case == "locks":
         check_locks()
     elif case == "jobs":
         check_jobs(*others)
+    elif case == "export":
+        check_export()
     elif case == "memory":
         check_memory()
     elif case == "needed":

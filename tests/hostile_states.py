@@ -54,6 +54,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration.anytime import AnytimeCalibrator
+from streamcal.calibration.audited import AuditedCalibrator
 from streamcal.calibration.exported import ExportedCalibrator, read_export
 from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
@@ -183,6 +184,10 @@ def events(join: LabelJoin, i: int) -> None:
 def moments(timeline: Timeline, i: int) -> None:
     start, scores = max(timeline.periods().ends, default=0.0), np.array(SCORES[i : i + 100])
     timeline.add(start + 1.0 + np.arange(100), scores, scores**2, scores > 0.5, now=float(i))
+    last = timeline.decisions[-1, 0] if len(timeline.decisions) else 0.0
+    ends = last + 1.0 + np.arange(100)
+    unknown = np.column_stack([ends, scores, np.full(100, np.nan)])
+    timeline.serve(unknown, np.column_stack([ends[::2], scores[::2] > 0.5]))
     timeline.updated, timeline.end = float(i), 100 * i
 
 
@@ -196,6 +201,14 @@ def compared(comparison: ForecastComparison, i: int) -> None:
 
 def chosen(sampler: AuditSampler, i: int) -> None:
     sampler.audit_one((i % 90, "a"), SCORES[i], {"country": "abc"[i % 3] if i % 4 else None})
+
+
+def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
+    x = {"a": i % 3, "b": str(i % 2)}
+    given: Any = {"x": x} if calibrator.fields else {}
+    _, ticket = calibrator.serve_one(i % 7 / 7, **given)
+    late = ticket if i % 3 else None
+    calibrator.learn_one(i % 7 / 7, i % 2, 1.0, ticket=late, propensity=0.5, **given)
 
 
 def audited(mean: AuditedMean, i: int) -> None:
@@ -357,6 +370,10 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             lambda: HedgedCalibrator([PlattCalibrator(half_life=timedelta(days=1))]), timed_late
         ),
+        Example(
+            lambda: HedgedCalibrator([PlattCalibrator()], share=(0.0, timedelta(days=1))),
+            timed_late,
+        ),
     ],
     "HistogramCalibrator": [
         Example(lambda: HistogramCalibrator(2, half_life=100.0), binary),
@@ -401,6 +418,13 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: PlattCalibrator(gamma=0.2), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=50.0), binary),
         Example(lambda: PlattCalibrator(calibeating=7, half_life=timedelta(hours=1)), timed),
+    ],
+    "AuditedCalibrator": [
+        Example(lambda: AuditedCalibrator(floor=0.1), audited_labels),
+        Example(
+            lambda: AuditedCalibrator(SegmentCalibrator(("a", "b"), base=PlattCalibrator())),
+            audited_labels,
+        ),
     ],
     "SegmentCalibrator": [
         Example(lambda: SegmentCalibrator(("a", "b")), segments),
@@ -744,6 +768,10 @@ def use(learner: Any) -> None:
         use_anytime(learner)
     elif isinstance(learner, SegmentCalibrator):
         use_segments(learner)
+    elif isinstance(learner, AuditedCalibrator):
+        for i in range(3):
+            audited_labels(learner, i)
+        assert 0.0 <= learner.predict_one(0.3, {"a": 1}) <= 1.0
     elif isinstance(learner, ExportedCalibrator):
         assert np.isfinite(learner.predict_many(GRID)).all()
         assert learner.predict_one(0.3) == learner.predict_many([0.3])[0]
@@ -826,6 +854,8 @@ def use(learner: Any) -> None:
             moments(learner, i)
         assert learner.periods().n.sum() == n + 3_000
         assert len(learner.recent) == 2_000
+        assert len(learner.decisions) == 1_000
+        assert np.isnan(learner.decisions[:, 2]).sum() == 500
     else:
         use_wrapper(learner)
 

@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from operator import add, mul
+from typing import Any
+
+import numpy as np
 
 Phi = Callable[[float, float, float, float], float]
 Table = tuple[float, float, float, float]
@@ -47,8 +51,12 @@ def phi(name: str, zero: float | str, beta: float = 1.0) -> Phi:
             return _ratio(tp, tp + 0.3 * fp + 0.9 * fn, whole)
         if name == "accuracy":
             return _ratio(tp + tn, n, whole)
+        if name == "precision":
+            return _ratio(tp, tp + fp, whole)
         if name == "recall":
             return _ratio(tp, tp + fn, whole)
+        if name == "specificity":
+            return _ratio(tn, tn + fp, whole)
         if name == "mixed":  # (1 + 3u - v + ½p) / (2 + u + v): neither of one sign nor of one cell
             return _ratio(n + 3 * tp - (tp + fp) + 0.5 * (tp + fn), 2 * n + 2 * tp + fp, whole)
         if name == "gtppr":
@@ -101,3 +109,60 @@ def best(
         (expected(probabilities, labels, metric, history), labels)
         for labels in product((0, 1), repeat=len(probabilities))
     )
+
+
+def best_that_keeps(
+    probabilities: Sequence[float],
+    metric: Phi,
+    targets: Sequence[tuple[Phi, float]],
+    history: Table = (0, 0, 0, 0),
+    most: int | None = None,
+    slack: float = 0.0,
+) -> float | None:
+    """Return the best expected metric of all labellings that keep targets up to ``slack``."""
+    n = len(probabilities)
+    phis = [metric, *(phi for phi, _ in targets)]
+    by_k = [[_values_of(phi, n, k, history) for phi in phis] for k in range(n + 1)]
+    found = None
+    for labels in product((0, 1), repeat=n):
+        k = sum(labels)
+        if most is not None and k > most:
+            continue
+        chances = np.outer(_law(probabilities, labels, 1), _law(probabilities, labels, 0))
+        utility, *kept = (float((chances * values).sum()) for values in by_k[k])
+        if all(value >= least - slack for value, (_, least) in zip(kept, targets, strict=True)):
+            found = utility if found is None else max(found, utility)
+    return found
+
+
+def _law(probabilities: Sequence[float], labels: Sequence[int], label: int) -> Any:
+    """Return the distribution of the number of positives among the samples with a label."""
+    law = np.ones(1)
+    for p, chosen in zip(probabilities, labels, strict=True):
+        if chosen == label:
+            law = np.convolve(law, (1.0 - p, p))
+    return law
+
+
+def _values_of(metric: Phi, n: int, k: int, history: Table) -> Any:
+    """Return the metric of each table of n samples with k labels 1, by tp and fn."""
+    tables = (((tp, k - tp, fn, n - k - fn) for fn in range(n - k + 1)) for tp in range(k + 1))
+    return np.array([[metric(*map(add, table, history)) for table in row] for row in tables])
+
+
+def most_that_keep(probabilities: Sequence[Fraction], least: Fraction, labels: Any) -> int:
+    """Return the most samples with a label, of which the share that is right is expected to keep.
+
+    ``labels`` are those that a sample may have: (0, 1) and None, which is no label, for coverage;
+    (1,) and None for positives.
+    """
+    most = 0
+    for answers in product((*labels, None), repeat=len(probabilities)):
+        right = [
+            p if label else 1 - p
+            for p, label in zip(probabilities, answers, strict=True)
+            if label is not None
+        ]
+        if sum(right) >= least * len(right):
+            most = max(most, len(right))
+    return most

@@ -1,9 +1,28 @@
 """A slow reference of hedging: a mixture by likelihoods, in logarithms."""
 
 import math
+from collections.abc import Sequence
+from datetime import timedelta
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
+
+
+def dealt(shares: Sequence[float | timedelta], times: Sequence[float]) -> np.ndarray:
+    """Return the share after each sample in seconds ``times``: a row per sample, a column each."""
+    rows, now = [], times[0]
+    for t in times:
+        gap, now = max(t - now, 0.0), max(t, now)
+        rows.append(
+            [
+                1.0 - 2.0 ** (-gap / share.total_seconds())
+                if isinstance(share, timedelta)
+                else share
+                for share in shares
+            ]
+        )
+    return np.array(rows)
 
 
 def log_likelihood(p: float, y: float) -> float:
@@ -15,41 +34,41 @@ def log_likelihood(p: float, y: float) -> float:
 def mixtures(
     answers: np.ndarray,
     y: np.ndarray,
-    shares: tuple[float, ...],
+    shares: Any,
     powers: np.ndarray,
     delay: int = 0,
     clip: float = 1e-6,
     prior: tuple[float, ...] | None = None,
 ) -> np.ndarray:
-    """Return the mixtures of ``answers``, which has a row per sample, a column per calibrator."""
+    """Return the mixtures of ``answers``, which has a row per sample, a column per calibrator.
+
+    ``shares`` are the same for all samples, or a row for each as `dealt` returns them.
+    """
     answers = np.clip(answers, clip, 1.0 - clip)
     n = answers.shape[1]
     start = [1.0] * n if prior is None else list(prior)
     start = [a / math.fsum(start) for a in start]
-    odds = [0.0 for _ in shares]
-    weights = [start if share else [math.log(a) for a in start] for share in shares]
+    by_sample = np.broadcast_to(shares, (len(y), np.shape(shares)[-1])).tolist()
+    odds = [0.0 for _ in by_sample[0]]
+    weights = [[math.log(a) for a in start] for _ in odds]  # logarithms
     served = []
     for t in range(len(y)):
         if (s := t - delay - 1) >= 0:
-            for k, share in enumerate(shares):
-                v = _normal(weights[k]) if not share else weights[k]
+            for k, share in enumerate(by_sample[s]):
+                v = _normal(weights[k])
                 p = math.fsum(a * b for a, b in zip(v, answers[s], strict=True))
                 odds[k] += powers[s] * log_likelihood(min(max(p, clip), 1.0 - clip), y[s])
                 logs = [powers[s] * log_likelihood(a, y[s]) for a in answers[s].tolist()]
+                weights[k] = [a + b for a, b in zip(weights[k], logs, strict=True)]
                 if share:
-                    v = _normal([math.log(a) + b for a, b in zip(v, logs, strict=True)])
-                    dealt = zip(v, start, strict=True)
-                    weights[k] = [(1.0 - share) * a + share * b for a, b in dealt]
-                else:
-                    weights[k] = [a + b for a, b in zip(weights[k], logs, strict=True)]
+                    pairs = zip(_normal(weights[k]), start, strict=True)
+                    weights[k] = [math.log((1.0 - share) * a + share * b) for a, b in pairs]
         u = _normal(odds)
         served.append(
             math.fsum(
-                u[k] * v * p
-                for k, share in enumerate(shares)
-                for v, p in zip(
-                    weights[k] if share else _normal(weights[k]), answers[t], strict=True
-                )
+                of_row * v * p
+                for of_row, logs in zip(u, weights, strict=True)
+                for v, p in zip(_normal(logs), answers[t], strict=True)
             )
         )
     return np.array(served)
@@ -58,7 +77,7 @@ def mixtures(
 def late_mixtures(
     answers: np.ndarray,
     y: np.ndarray,
-    shares: tuple[float, ...],
+    shares: Any,
     delay: int,
     prior: tuple[float, ...],
     current: np.ndarray,
@@ -68,12 +87,13 @@ def late_mixtures(
     """Return the mixtures where each label comes ``delay`` > 0 samples late.
 
     ``raw`` is the column of the raw scores; ``current`` has the shape of ``answers``, and what the
-    calibrators predict for a sample when its label arrives.
+    calibrators predict for a sample when its label arrives. ``shares`` are as in `mixtures`.
     """
     answers, current = np.clip(answers, clip, 1.0 - clip), np.clip(current, clip, 1.0 - clip)
     start = np.array(prior) / math.fsum(prior)
     kinds = ("served, tempered", "served", "current")
-    rows = [(kind, share) for kind in kinds for share in shares]
+    by_sample = np.broadcast_to(shares, (len(y), np.shape(shares)[-1]))
+    rows = [(kind, k) for kind in kinds for k in range(by_sample.shape[1])]
     weights = np.tile(start, (len(rows), 1))
     odds, odds_of_raw, eta = np.zeros(len(rows)), 0.0, 1.0
     charged: list[np.ndarray] = []  # what the rows served
@@ -91,9 +111,9 @@ def late_mixtures(
             odds_of_raw += 0.0 if raw is None else rate * logs[raw]
             logs_now = np.array([log_likelihood(a, y[s]) for a in current[s].tolist()])
             powers = dict(zip(kinds, (eta, 1.0, 1.0), strict=True))
-            for k, (kind, share) in enumerate(rows):
+            for k, (kind, column) in enumerate(rows):
                 gains = logs_now if kind == "current" else logs
-                power = powers[kind]
+                power, share = powers[kind], by_sample[s, column]
                 v = weights[k] * np.exp(power * (gains - gains.max()))
                 weights[k] = (1.0 - share * power) * v / v.sum() + share * power * start
         charged.append(weights @ answers[t])
@@ -110,7 +130,7 @@ def late_mixtures(
 
 def group_mixtures(
     groups: list[tuple[np.ndarray, np.ndarray]],
-    shares: tuple[float, ...],
+    shares: Any,
     prior: tuple[float, ...],
     raw: int,
     clip: float = 1e-6,
@@ -119,18 +139,20 @@ def group_mixtures(
     """Return the mixtures for the rows of each group, served with all earlier groups learned.
 
     A group is the answers, a row per label and a column per calibrator, and the labels; ``raw`` is
-    the column of the raw scores; ``odds`` are the log odds of the shares at the start.
+    the column of the raw scores; ``odds`` are the log odds of the shares at the start, ``shares``
+    are as in `mixtures`.
     """
+    by_group = np.broadcast_to(shares, (len(groups), np.shape(shares)[-1]))
     start = np.array(prior) / math.fsum(prior)
-    weights, odds_of_raw = np.tile(start, (len(shares), 1)), 0.0
-    log_odds = np.resize(odds, len(shares))
+    weights, odds_of_raw = np.tile(start, (by_group.shape[1], 1)), 0.0
+    log_odds = np.resize(odds, len(weights))
     served: list[np.ndarray] = []
     sizes: list[int] = []
-    for given, y in groups:
+    for (given, y), share in zip(groups, by_group[:, :, None], strict=True):
         answers = np.clip(given, clip, 1.0 - clip)
         others = 1.0 / math.sqrt(np.mean(sizes or [1]))  # the prior of all but the raw score
         u = np.append(
-            np.exp(log_odds) * others / len(shares), math.exp(odds_of_raw) * (1.0 - others)
+            np.exp(log_odds) * others / len(weights), math.exp(odds_of_raw) * (1.0 - others)
         )
         by_share = answers @ weights.T
         served.append(np.column_stack([by_share, answers[:, raw]]) @ u / u.sum())
@@ -139,7 +161,6 @@ def group_mixtures(
         odds_of_raw += logs[raw]
         weights = weights * np.exp(logs)
         weights /= weights.sum(axis=1, keepdims=True)
-        share = np.array(shares)[:, None]
         weights = (1.0 - share) * weights + share * start
         sizes.append(len(y))
     return served
@@ -172,18 +193,19 @@ def _normal(logs: list[float]) -> list[float]:
     return [a / math.fsum(powers) for a in powers]
 
 
-def sequences(answers: np.ndarray, y: np.ndarray, share: float) -> float:
+def sequences(answers: np.ndarray, y: np.ndarray, share: Any) -> float:
     """Return −log of the mean likelihood of all sequences of calibrators, by enumeration.
 
     A sequence starts anywhere with equal probability; after each sample a share of the probability
-    goes to all calibrators alike. That is what a hedge with that share loses in all.
+    goes to all calibrators alike. That is what a hedge with that share loses in all. The share is
+    the same after all samples, or an array has that after each.
     """
-    n = answers.shape[1]
+    n, shares = answers.shape[1], np.broadcast_to(share, len(y)).tolist()
     total = 0.0
     for path in product(range(n), repeat=len(y)):
         probability = 1.0 / n
-        for before, after in pairwise(path):
-            probability *= (1.0 - share) * (before == after) + share / n
+        for (before, after), alpha in zip(pairwise(path), shares, strict=False):
+            probability *= (1.0 - alpha) * (before == after) + alpha / n
         logs = [log_likelihood(answers[t, i], y[t]) for t, i in enumerate(path)]
         total += probability * math.exp(math.fsum(logs))
     return -math.log(total)

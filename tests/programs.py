@@ -554,7 +554,7 @@ def _add_calibrators() -> None:
             team = tuple(probability_calibrator(draw) for _ in range(draw.random.randint(1, 4)))
         return package.HedgedCalibrator(
             team,
-            share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60]),
+            share=draw.pick([0.0, 0.01, (0.0, 0.001, 0.01), 0.9, 1e-60, (0.0, timedelta(0, 9))]),
             clip=draw.pick([1e-6, 1e-3, 0.4]),
         )
 
@@ -677,6 +677,71 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
 
     actions = [learn, learn, serve, learn_group, learn_many]
     CASES[SegmentCalibrator] = Case(make, actions, ask, cost=12.0)
+    _add_audited(make, segment)
+
+
+def _add_audited(
+    segment_calibrator: Callable[[Draw], Any], segment: Callable[[Draw], dict[str, Any]]
+) -> None:
+    from streamcal.calibration import AuditedCalibrator, HedgedCalibrator, PlattCalibrator
+
+    def make(draw: Draw) -> Any:
+        kinds = [None, PlattCalibrator(), HedgedCalibrator(share=0.01), segment_calibrator(draw)]
+        return AuditedCalibrator(draw.pick(kinds), floor=draw.pick([0.005, 0.3, 1]))
+
+    def given_x(draw: Draw, calibrator: Any) -> dict[str, Any]:
+        return {"x": segment(draw)} if calibrator.fields else {}
+
+    def propensity(draw: Draw, calibrator: Any) -> Any:
+        return draw.pick([1, calibrator.floor, max(calibrator.floor, draw.random.random())])
+
+    def learn(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        given = {"propensity": propensity(draw, calibrator), **given_x(draw, calibrator)}
+        sample = draw.probability(), draw.share(), draw.weight()
+        calibrator.learn_one(*sample, **given, **draw.when(calibrator))
+
+    def serve(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        x, p = given_x(draw, calibrator), draw.probability()
+        value, ticket = calibrator.serve_one(p, **x)
+        within(value, 0.0, 1.0)
+        held.append((x, p, ticket))
+        if draw.chance(0.5):
+            x, p, ticket = held.pop(0)
+            given = {"propensity": propensity(draw, calibrator), "ticket": ticket, **x}
+            sample = p, draw.share(), draw.weight()
+            calibrator.learn_one(*sample, **given, **draw.when(calibrator))
+
+    def learn_group(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        p, y = draw.batch(draw.probability, n), draw.batch(draw.share, n)
+        w = min(max(float(draw.weight()), 1e-50), 1e50)  # each row has a part of it
+        given: dict[str, Any] = {"propensity": propensity(draw, calibrator)}
+        if calibrator.fields:
+            given["x"] = [segment(draw) for _ in range(n)]
+        calibrator.learn_group(p, y, w, **given, **draw.when(calibrator))
+
+    def learn_many(draw: Draw, calibrator: Any, held: list[Any]) -> None:
+        n = draw.random.randint(0, 5)
+        p, y, w = (draw.batch(one, n) for one in (draw.probability, draw.share, draw.weight))
+        given: dict[str, Any] = {"propensity": [propensity(draw, calibrator) for _ in range(n)]}
+        given |= draw.times(calibrator, n)
+        if calibrator.fields:
+            rows = [segment(draw) for _ in range(n)]
+            columns = {name: [row.get(name) for row in rows] for name in calibrator.fields}
+            given["x"] = columns
+        served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), **given)
+        within(served, 0.0, 1.0)
+
+    def ask(calibrator: Any) -> Any:
+        x = {"x": {"a": "x"}} if calibrator.fields else {}
+        answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
+        within(answers, 0.0, 1.0)
+        weights = list(calibrator.weights.values())
+        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+        return answers, weights
+
+    actions = [learn, learn, serve, learn_group, learn_many]
+    CASES[AuditedCalibrator] = Case(make, actions, ask, cost=16.0)
 
 
 def _add_joint() -> None:
@@ -723,12 +788,13 @@ def _add_joint() -> None:
         if len(held) > 1 and draw.chance(0.2):
             group = [(*vectors, y, served) for vectors, y, served in held]
             held.clear()
-            hedge.learn_group(group, max(draw.weight(), 1e-50))
+            hedge.learn_group(group, max(draw.weight(), 1e-50), draw.exponent(-3, 9))
         elif held and draw.chance(0.4):
             vectors, y, served = held.pop(0)
-            hedge.learn_one(*vectors, y, draw.weight(), served)
+            hedge.learn_one(*vectors, y, draw.weight(), served, draw.exponent(-3, 9))
         else:
-            hedge.learn_one(*vectors, draw.pick([labels[place], "other"]), draw.weight())
+            y = draw.pick([labels[place], "other"])
+            hedge.learn_one(*vectors, y, draw.weight(), t=draw.exponent(-3, 9))
 
     def ask_vectors(hedge: Any) -> Any:
         query = {"a": 0.2, "b": 0.3, "c": 0.5}, {"a": 0.0, "b": 0.0, "c": 1.0}
@@ -1542,11 +1608,18 @@ def _add_stores() -> None:
         start, n = max(timeline.periods().ends, default=0.0), draw.size()
         raw, calibrated, y = np.array([[draw.probability() for _ in range(n)] for _ in range(3)])
         timeline.add(start + 1.0 + np.arange(n), raw, calibrated, y > 0.5, now=start)
+        last = timeline.decisions[-1, 0] if len(timeline.decisions) else 0.0
+        served = np.column_stack([last + 1.0 + np.arange(n), calibrated, np.full(n, np.nan)])
+        labels = [[last + 2 * n - draw.size(), draw.pick([0.0, 1.0])] for _ in range(n)]
+        timeline.serve(served, np.array(labels).reshape(-1, 2))
 
     def ask_timeline(timeline: Any) -> Any:
         periods = timeline.periods()
         assert len(timeline.recent) <= periods.n.sum()
-        return *(part.tolist() for part in periods), timeline.recent.tolist()
+        at, served, y = timeline.decisions.T
+        assert ((y == 0.0) | (y == 1.0) | np.isnan(y)).all()
+        decisions = [at.tolist(), served.tolist(), np.nan_to_num(y, nan=-1.0).tolist()]
+        return *(part.tolist() for part in periods), timeline.recent.tolist(), decisions
 
     def learn_key(draw: Draw, expiry: Any, held: list[Any]) -> None:
         expiry.used.add(name(draw))

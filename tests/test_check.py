@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streamcal.metrics.expected import as_goal, expect
 from streamcal.monitoring import CalibrationTest, e_bh
 from tests.runner import run
 
@@ -164,3 +165,130 @@ def test_what_cannot_be_tested(table: Path) -> None:
     result = run("check", table, "--prob=p", "--label=y", status=1)
     assert "has no labelled rows: there is nothing to test" in result.stderr
     assert "there is no file" in run("check", "none.csv", "--prob=p", "--label=y", status=2).stderr
+
+
+def waiting(path: Path, **columns: Any) -> tuple[Any, Any]:
+    """Write a table, of whose last 1,500 rows one in four has a label; return the last thousand."""
+    rng = np.random.default_rng(5)
+    p = rng.random(4_000).round(4)
+    y = np.where(rng.random(4_000) < p, 1.0, 0.0)
+    y[(np.arange(4_000) >= 2_500) & (rng.random(4_000) < 0.75)] = np.nan
+    pd.DataFrame({"p": p, "y": y, **columns}).astype({"y": "Int64"}).to_csv(path, index=False)
+    return p[-1000:], y[-1000:]
+
+
+def test_a_metric_that_is_expected_to_miss_its_bound_is_an_alarm(tmp_path: Path) -> None:
+    p, y = waiting(path := tmp_path / "t.csv")
+    n_known = int((~np.isnan(y)).sum())
+    for metric, sign, best in (("f1", ">=", 1), ("brier", "<=", -1), ("auc", ">=", 1)):
+        value, low, high = expect(p, y, p >= 0.5, as_goal(metric), 0.9, n_known=1_000)
+        end = high if best > 0 else low  # only what is clear raises an alarm
+        for bound, status in ((end + best * 1e-6, 3), (end - best * 1e-6, 0), (value, 0)):
+            condition = f"{metric}{sign}{bound!r}"
+            command = ["check", path, "--prob=p", "--label=y", "--expected", condition]
+            printed = json.loads((found := run(*command, "--json", status=status)).stderr)
+            assert printed["expected"] == {
+                condition: {
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                    "rows": 1_000,
+                    "labelled": n_known,
+                    "alarm": status == 3,
+                }
+            }
+            assert printed["alarms"] == []
+            words = (
+                f"{metric} of the last 1,000 rows is expected to be {value:.4f} (90 %: {low:.4f} to"
+                f" {high:.4f})"
+            )
+            side = "below" if best > 0 else "above"
+            alarm = f"{words}, {side} {bound:g}; {n_known} of them have a label\n"
+            assert found.stdout == (alarm if status else "")
+            texts = run(*command, status=status).stderr.splitlines()
+            fine = f"{words}; {n_known} of them have a label: no alarm"
+            assert texts[1:] == ([] if status else [fine])
+
+
+def test_several_conditions_and_keys(tmp_path: Path) -> None:
+    p, y = waiting(path := tmp_path / "t.csv", key=["a", "b"] * 2_000)
+    command = ["check", path, "--prob=p", "--label=y", "--key=key", "--alpha=0.1", "--json"]
+    conditions = ["--expected= recall >= .1 ", "--expected=log_loss<=0.1"]
+    printed = json.loads(run(*command, *conditions, status=3).stderr)
+    found = printed["expected"]
+    assert {name.strip(): each["alarm"] for name, each in found.items()} == {
+        "recall >= .1": False,
+        "log_loss<=0.1": True,
+    }
+    assert printed["keys"] == 2
+    wanted = expect(p, y, p >= 0.5, as_goal("log_loss"), 0.8, n_known=1_000)
+    assert tuple(found["log_loss<=0.1"].values())[:3] == wanted
+
+
+def test_decisions_of_a_condition(tmp_path: Path) -> None:
+    at = 0.8
+    p, y = waiting(path := tmp_path / "t.csv")
+    frame = pd.read_csv(path)
+    for decision, chosen in ((frame["p"] >= at, p >= at), (["yes"] * 4_000, p >= 0.5)):
+        frame.assign(decision=decision).to_csv(path, index=False)
+        result = run("check", path, "--prob=p", "--label=y", "--expected=f1>=0", "--json")
+        found = json.loads(result.stderr)["expected"]["f1>=0"]
+        assert found["value"] == expect(p, y, chosen, as_goal("f1"), 0.9).value
+
+
+def test_accuracy_of_several_labels_is_a_condition(tmp_path: Path) -> None:
+    p, y = waiting(path := tmp_path / "t.csv")
+    frame = pd.read_csv(path, dtype={"y": "Int64"})
+    frame.assign(q=1 - frame["p"]).to_csv(path, index=False)
+    options = ["--prob=p=1,q=0", "--label=y", "--json"]
+    condition = "accuracy>=0.9"
+    result = run("check", path, *options, "--expected", condition, status=3)
+    found = json.loads(result.stderr)["expected"][condition]
+    right = np.where(np.isnan(y), np.nan, (p >= 0.5) == y)
+    top = np.maximum(p, 1 - p)
+    ones = np.ones(len(p), bool)
+    wanted = expect(top, right, ones, as_goal("accuracy"), 0.9, n_known=1_000)
+    assert tuple(found.values())[:3] == wanted
+    binary = expect(p, y, p >= 0.5, as_goal("accuracy"), 0.9)
+    assert wanted.value == pytest.approx(binary.value)
+
+
+def test_a_condition_needs_no_label(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("p,q,y,key\n0.9,0.1,,a\n0.2,0.8,,b\n")
+    one, several = ["--prob=p", "--label=y"], ["--prob=p,q", "--label=y"]
+    for options, n, metric in (
+        (one, 1, "f1"),
+        (several, 2, "accuracy"),
+        ([*one, "--key=key"], 0, "f1"),
+    ):
+        condition = f"{metric}>=0.99"
+        found = run("check", path, *options, "--json", "--expected", condition)
+        printed = json.loads(found.stderr)
+        assert (printed["rows"], printed["alarms"]) == (0, [])
+        assert printed.get("labels", printed.get("keys", 1)) == n
+        assert printed["expected"][condition]["labelled"] == 0
+    path.write_text("p,y\n")
+    assert "has no labelled rows" in run("check", path, *one, "--expected=f1>=0", status=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--expected=f1"], "--expected must be a metric and a bound in quotes, as in 'f1>=0.7'"),
+        (["--expected=f1>0.5"], "got 'f1>0.5'"),
+        (["--expected=f1>=70%"], "got 'f1>=70%'"),
+        (["--expected=f1>=nan"], "got 'f1>=nan'"),
+        (["--expected=>=0.5"], "got '>=0.5'"),
+        (["--expected=f3>=0.5"], "the metric of --expected must be one of auc, brier, log_loss"),
+        (
+            ["--expected=f1>=0.5", "--alpha=0.5"],
+            "--alpha must be below 0.5 with --expected, got 0.5",
+        ),
+        (["--expected=f1>=0.5", "--prob=p,key"], "accuracy where --prob has several columns"),
+    ],
+)
+def test_what_is_no_condition(table: Path, options: list[str], message: str) -> None:
+    result = run("check", table, "--prob=p", "--label=y", *options, status=2)
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

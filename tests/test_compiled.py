@@ -393,7 +393,9 @@ def test_histograms_have_copies() -> None:
     assert len({twin.predict_one(0.4) for twin in twins}) == 1
 
 
-METRICS = (*METRIC_NAMES, AM(zero_division=1), GMean(zero_division="present"), Tversky(0.25, 3.0))
+# Without those that came later; so did the closed form of precision.
+RECORDED_NAMES = tuple(name for name in METRIC_NAMES if name not in ("recall", "specificity"))
+METRICS = (*RECORDED_NAMES, AM(zero_division=1), GMean(zero_division="present"), Tversky(0.25, 3.0))
 # Methods of sums, products, quotients, roots and comparisons; all others take exponentials, too.
 EXACT = ("closed-form", "windows", "leave-one-out", "algorithm-2", "algorithm-1")
 NEAR = ("exponential-sums", "branch-and-bound")
@@ -403,6 +405,8 @@ def decision_answers(p: Any, history: Any, methods: Any) -> Any:
     """Return the curve, by each method that applies, and the optimum of every metric."""
     found = []
     for metric, method in product(METRICS, methods):
+        if (metric, method) == ("precision", "closed-form"):
+            continue
         with contextlib.suppress(ValueError):
             curve = utility_curve(p, metric, counts=history, method=method)
             decision = maximize(p, metric, counts=history, method=method)

@@ -24,6 +24,7 @@ from streamcal import (
     TemperatureCalibrator,
     VennAbersCalibrator,
 )
+from streamcal.calibration import AuditedCalibrator
 from tests.contract import calibrator_contract, classifier_contract, river_checks
 
 
@@ -104,6 +105,45 @@ TestSegmentsBounded = calibrator_contract(
     cast(Any, BySegment(SegmentCalibrator(["digits"], base=PlattCalibrator(), max_terms=5))),
     bounded=True,
     **PROMISES,
+)
+
+
+class ByPropensity(base.Base):
+    """An `AuditedCalibrator` as a map of scores: the propensity depends on the score."""
+
+    def __init__(self, calibrator: AuditedCalibrator | None = None) -> None:
+        self.calibrator = calibrator
+        self.own = AuditedCalibrator(floor=0.1) if calibrator is None else calibrator.clone()
+
+    @staticmethod
+    def propensity(score: Any) -> float:
+        return 1.0 if isinstance(score, float | int) and score > 0.5 else 0.1
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "own":
+            raise AttributeError(name)
+        return getattr(self.own, name)
+
+    def learn_one(self, score: Any, y: Any, w: Any = 1.0, **given: Any) -> None:
+        self.own.learn_one(score, y, w, propensity=self.propensity(score), **given)
+
+    def propensities(self, scores: Any) -> Any:
+        return [self.propensity(score) for score in np.ravel(np.asarray(scores)).tolist()]
+
+    def learn_many(self, scores: Any, y: Any, w: Any = None, **given: Any) -> None:
+        self.own.learn_many(scores, y, w, propensity=self.propensities(scores), **given)
+
+    def predict_learn_many(self, scores: Any, y: Any, w: Any = None, **given: Any) -> Any:
+        known = self.propensities(scores)
+        return self.own.predict_learn_many(scores, y, w, propensity=known, **given)
+
+
+AUDITED: Any = {"weights_repeat": False, "monotone": False, "unlabelled": True}
+TestAudited = calibrator_contract(cast(Any, ByPropensity()), **AUDITED)
+TestAuditedBounded = calibrator_contract(
+    cast(Any, ByPropensity(AuditedCalibrator(PlattCalibrator(), floor=0.1))),
+    bounded=True,
+    **AUDITED,
 )
 
 TestBinaryWrapper = classifier_contract(

@@ -272,6 +272,15 @@ def test_before_anything_is_learned_the_map_is_the_identity(name: str) -> None:
     assert in_sqlite(calibrator.export("sql", column=COLUMN), [0.0, 0.3, 1.0]) == [0.0, 0.3, 1.0]
 
 
+def test_a_window_that_is_not_solved_yet_has_no_map() -> None:
+    with AnytimeCalibrator("absolute", background=True) as calibrator:
+        calibrator.learn_one(0.5, 1.0)
+        with pytest.raises(ValueError, match=r"needs a solved window \(call `solve`\)"):
+            calibrator.export("json")
+        calibrator.solve()
+        assert read_export(calibrator.export("json")).predict_one(0.5) == 1.0
+
+
 def test_scores_beyond_all_and_wide_gaps() -> None:
     calibrator = IsotonicCalibrator("squared")
     calibrator.learn_many([-1.5e308, -1e300, 0.0, 1e300, 1.5e308], [-3.0, -2.0, 0.0, 1.0, 5.0])

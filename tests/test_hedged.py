@@ -540,9 +540,13 @@ def test_bad_ticket(served: Any, error: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"share": 1.0}, ValueError, r"`share` must be 0 or a number in \[1e-60, 1\), or several"),
+        (
+            {"share": 1.0},
+            ValueError,
+            r"`share` must be 0, a number in \[1e-60, 1\) or a timedelta, or several",
+        ),
         ({"share": 1e-300}, ValueError, "or several, got 1e-300"),
-        ({"share": (0.01, 0.0, 0.01)}, ValueError, "`share` must not hold a number twice"),
+        ({"share": (0.01, 0.0, 0.01)}, ValueError, "`share` must not hold a value twice"),
         ({"share": (0.1, -0.1)}, ValueError, "`share`"),
         ({"share": ()}, ValueError, "`share`"),
         ({"share": "0.1"}, TypeError, "`share`"),

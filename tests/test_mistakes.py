@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,6 +81,14 @@ CALIBRATORS = [
         ("it.predict_many(['0.1', '0.2'])", "`scores`", "float('0.1')"),
     ),
     *of(
+        "PlattCalibrator(half_life=timedelta(days=7))",
+        ("it.learn_one(0.3, 1, t=date(2026, 3, 1))", "write datetime.datetime(2026, 3, 1, 0, 0)"),
+        ("it.learn_many([0.3], [1], t=[date(2026, 3, 1)])", "write datetime.datetime(2026, 3,"),
+        ("it.learn_one(0.3, 1, t=np.timedelta64(7, 's'))", "`t` must be a datetime or a number"),
+        ("it.learn_many([0.3], [1], t=np.array([7], 'm8[ns]'))", "`t` must be", "timedelta64[ns]"),
+        ("it.learn_one(0.3, 1)", "forgets by time; pass t=datetime.now(UTC), got None"),
+    ),
+    *of(
         "IsotonicCalibrator()",
         ("it.learn_many([1, 0, 1], [0.2, 0.7, 0.4])", "`scores` must come before `y`"),
         ("it.learn_one('high', 1)", "`score` must be a number, got 'high'"),
@@ -106,6 +114,17 @@ CALIBRATORS = [
         ("IsotonicCalibrator(half_life='9')", "`half_life` must be a number", "float('9')"),
         ("PlattCalibrator(half_life='7d')", "`half_life` must be a number", "timedelta(days=7)"),
         ("IsotonicCalibrator(window='7d')", "`window` must be a positive int", "timedelta(days=7)"),
+        ("SegmentCalibrator(['a'], half_life='7d')", "`half_life` must be", "timedelta(days=7)"),
+        ("HedgedCalibrator(share='7d')", "`share` must be a number", "timedelta(days=7)"),
+        *(
+            (f"{made}np.timedelta64(7, 'D'))", "must be a number or a timedelta", "(days=7)")
+            for made in (
+                "PlattCalibrator(half_life=",
+                "IsotonicCalibrator(window=",
+                "SegmentCalibrator(['a'], half_life=",
+                "HedgedCalibrator(share=",
+            )
+        ),
         ("IsotonicCalibrator('Squared')", "got 'Squared'; did you mean 'squared'?"),
         ("IsotonicCalibrator('mse')", "got 'mse'; did you mean 'squared'?"),
         ("IsotonicCalibrator('absolute')", "AnytimeCalibrator"),
@@ -113,6 +132,8 @@ CALIBRATORS = [
         ("IsotonicCalibrator(interpolation='Linear')", "did you mean 'linear'?"),
         ("AnytimeCalibrator('quantile')", "did you mean 'pinball'?"),
         ("losses.get('log_loss')", "did you mean 'log'?"),
+        ("PlattCalibrator(half_life=timedelta(0))", "`half_life` must be a timedelta of at least"),
+        ("HedgedCalibrator(share=timedelta(0))", "`share` must be a timedelta of at least"),
         ("HistogramCalibrator(10.0)", "`n_bins` must be an int", "; write 10"),
         ("HedgedCalibrator([PlattCalibrator])", "position 0 without brackets: write PlattCali"),
         ("HedgedCalibrator(['platt'])", "did you mean PlattCalibrator()?"),
@@ -146,7 +167,7 @@ WRAPPERS = [
         (
             "CalibratedClassifier(model, drift_detector=drift.ADWIN()).to_bytes()",
             "`drift_detector` must be",
-            "got a ADWIN; pickle the object instead",
+            "got an ADWIN; pickle the object instead",
         ),
         (
             "CalibratedClassifier.from_bytes(CalibratedClassifier(model).to_bytes())",
@@ -259,6 +280,13 @@ DECISIONS = of(
     "",
     ("maximize([0.2, 0.8], 'F1')", "`metric` must be one of", "did you mean 'f1'?"),
     ("maximize([0.2, 0.8], 'F-score')", "did you mean 'f1'?"),
+    ("maximize([0.2, 0.8], 'Coverage')", "did you mean 'coverage'?"),
+    ("maximize([0.2, 0.8], 'positives', subject_to={'Precision': 0.9})", "mean 'precision'?"),
+    (
+        "maximize([0.2, 0.8], 'positives', subject_to={'precision': 95})",
+        "divide percentages by 100",
+    ),
+    ("maximize([0.2, 0.8], 'positives', subject_to=0.95)", "a dict such as {'precision': 0.95}"),
     ("maximize([0.2, 0.8], decision.FBeta)", "without brackets: write FBeta()"),
     ("maximize([0.2, 0.8], 'f1', method='Auto')", "did you mean 'auto'?"),
     ("maximize([20, 80], 'f1')", PERCENT),
@@ -320,6 +348,7 @@ DURABLE = [
         ("it.learn_many(['a', 'b'], [1, 0], [0.3, 0.8])", "`scores` must come before `y`"),
         ("it.learn_one('shop', 0.5, 'yes')", "`y == 'yes'`"),
         ("it.save()", "`store` must be given to save to"),
+        ("it.export('json')", "`export` must have a key and a format, as export('north', 'json')"),
     ),
     *of(
         "Store('run.db')",
@@ -409,6 +438,9 @@ COMMANDS = of(
     ("cli('calibrate scores.csv --scores p --label y', 'p,y\\n')", "--score"),
     ("cli('calibrat scores.csv', 'p,y\\n')", "Did you mean 'calibrate'?"),
     ("cli('decide scores.csv --prob p --metric F1', 'p,y\\n0.5,1\\n')", "did you mean 'f1'?"),
+    ("cli('decide s.csv --prob p --at-least precision:0.9', 'p\\n')", "as in precision=0.95, got"),
+    ("cli('decide s.csv --prob p --at-least positives=9', 'p\\n')", "--at-most positives=200"),
+    ("cli('decide s.csv --prob p --at-most precision=0.9', 'p\\n')", "as in positives=200, got"),
     ("cli('thresholds ' + ARGUMENTS + ' --loss MAE', 'p,y\\n0.5,1\\n')", "mean 'absolute'?"),
     ("cli('thresholds ' + ARGUMENTS, 'p,y\\n0.5,0\\n')", "`y` must be an int from 1 to 32767"),
     ("cli('plot ' + 'scores.csv --prob q --label y --out x.bmp', 'p,y\\n')", ".png, .pdf, .svg"),
@@ -478,6 +510,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "drift": drift,
         "linear_model": linear_model,
         "preprocessing": preprocessing,
+        "date": date,
         "timedelta": timedelta,
         "decision": decision,
         "losses": losses,

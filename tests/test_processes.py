@@ -76,6 +76,10 @@ def test_a_child_opens_a_store_though_threads_of_the_parent_were_saving(tmp_path
     run("stores", tmp_path)
 
 
+def test_a_child_exports_though_a_thread_of_the_parent_was_importing_what_that_needs() -> None:
+    run("export")
+
+
 def test_a_child_names_shared_memory_though_a_thread_of_the_parent_was_doing_so() -> None:
     run("memory")
 

@@ -485,7 +485,8 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     report = open_subject(late_db, Given()).report()
     found = {section.id: section for section in report.sections}
     assert list(found) == [
-        *("status", "run-over-time", "reliability-before-after", "scores", "states", "maps")
+        *("status", "run-over-time", "expected", "reliability-before-after", "scores"),
+        *("states", "maps"),
     ]
     counts: dict[Any, Any] = dict(found["status"].tables[0].rows)
     assert counts == {
@@ -510,7 +511,8 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     )
     assert report.updated == timeline.updated
     assert "in all 8 periods. Calibration lowers the Brier score, by " in report.verdict[0]
-    assert report.verdict[-1].startswith("Of the last 2,000 labelled events: calibrated ")
+    assert report.verdict[-2].startswith("Of the last 2,000 labelled events: calibrated ")
+    assert report.verdict[-1].startswith("Of the last 1,000 decisions, 960 have a label. ")
     assert report.facts[0][0] == "Calibrator"
     assert report.facts[0][1].startswith("PlattCalibrator(")
     assert "timeline" not in [row[0] for row in found["states"].tables[0].rows]
@@ -652,6 +654,8 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
     with Store(late_db, read_only=True) as store:
         timeline = store.get("timeline")
     periods = timeline.periods()
+    expected = [values.pop(name) for name in list(values) if name[0] == "streamcal_expected"]
+    assert len(expected) == 18  # of six metrics
     assert values == {
         ("streamcal_events_total",): 7960,
         ("streamcal_lag_events",): 7,
@@ -666,6 +670,7 @@ def test_metrics_for_prometheus(late_db: Any, table: Any) -> None:
         ("streamcal_brier_gain", "mean"): timeline.comparison.total / timeline.comparison.weight,
         ("streamcal_brier_gain", "low"): timeline.comparison.interval(LEVEL)[0],
         ("streamcal_brier_gain", "high"): timeline.comparison.interval(LEVEL)[1],
+        ("streamcal_unlabelled",): 40,
         ("streamcal_alarm", "worse"): 0,
         ("streamcal_alarm", "calibration"): 0,
         ("streamcal_last_update_seconds",): timeline.updated,
@@ -769,7 +774,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
         losses.append(-math.log(p[y]))
     given = Given(label="animal", prob=COLUMNS)
     report = open_subject(animals.with_suffix(f".{ending}"), given).report()
-    scores, reliability, labels, over_time = report.sections
+    scores, reliability, labels, over_time, *_ = report.sections
     found = {(row[0], row[1]): row[2:] for row in scores.tables[0].rows}
     name = "predicted label"
     assert found["Accuracy", name][0] == pytest.approx(accuracy.get())
@@ -790,7 +795,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
         assert chart.summary.endswith(f" % of rows; MCB\xa0{split.by_label[chart.title]:.4f}")
     assert len(reliability.charts) == 2
     assert [series.name for series in over_time.charts[1].series] == ["all labels"]
-    first, predicted, wrong = report.verdict
+    first, predicted, wrong, *_ = report.verdict
     assert first.startswith(
         f"The predicted label is right in {100 * accuracy.get():.0f} % of 2,000"
     )

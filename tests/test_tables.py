@@ -57,6 +57,25 @@ def add_column(
             writer.write(chunk, written, None if keep.all() else keep)
 
 
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_a_column_may_be_optional(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        path.write_text("a,b\n1,2\n")
+    elif ending == "ndjson":
+        path.write_text('{"a": "1", "b": "2"}\n')
+    else:
+        pq.write_table(pa.table({"a": ["1"], "b": ["2"]}), path)
+    with open_table(path, ["a"], optional=["b", "c", "a"]) as table:
+        (chunk,) = table
+    found = {
+        name: column if isinstance(column, list) else column.to_pylist()
+        for name, column in chunk.columns.items()
+    }
+    nothing = {"c": [None]} if ending == "ndjson" else {}
+    assert found == {"a": ["1"], "b": ["2"], **nothing}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder for the property tests, whose examples overwrite each other's files."""

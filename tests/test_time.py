@@ -83,6 +83,12 @@ def mix(length: Length) -> HedgedCalibrator:
     )
 
 
+def share(length: Length) -> Any:
+    """Return the share of a half-life."""
+    half_life = length(40)
+    return half_life if isinstance(half_life, timedelta) else 1.0 - 2.0 ** (-1.0 / half_life)
+
+
 MAKERS: dict[str, Make] = {
     "platt": lambda length: PlattCalibrator(half_life=length(40)),
     "calibeating": lambda length: PlattCalibrator(half_life=length(0.5), calibeating=7),
@@ -96,6 +102,10 @@ MAKERS: dict[str, Make] = {
     "isotonic few": lambda length: IsotonicCalibrator(half_life=length(30), max_scores=8),
     "venn-abers window": lambda length: VennAbersCalibrator(window=length(60)),
     "hedge": mix,
+    "hedge of shares": lambda length: HedgedCalibrator(
+        [IdentityCalibrator(), PlattCalibrator(), IsotonicCalibrator(window=70)],
+        share=(0.0, share(length), 0.01),
+    ),
     "hedge of own": lambda length: HedgedCalibrator(
         [Own(half_life=length(30)), PlattCalibrator(half_life=length(40))]
     ),

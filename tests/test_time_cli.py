@@ -116,9 +116,9 @@ def test_spans(text: Any, span: Any) -> None:
 
 
 def test_spans_in_words() -> None:
-    spans = ["7d", "168h", "90min", "36h", "0.5s", "1.5d", "0d"]
+    spans = ["7d", "168h", "90min", "36h", "0.5s", "1.5d"]
     words = [in_words(parse_span(text, "--window")) for text in spans]
-    assert words == ["7d", "7d", "90min", "36h", "0.5s", "36h", "0d"]
+    assert words == ["7d", "7d", "90min", "36h", "0.5s", "36h"]
 
 
 @pytest.mark.parametrize("text", ["7 days", "7w", "d", "-3d", "7d12h", "1e3d", "", "9" * 400 + "d"])
@@ -129,6 +129,15 @@ def test_a_wrong_span_is_refused(tmp_path: Path, text: str, option: str) -> None
     result = calibrate(path, *method, f"{option}={text}", status=2)
     assert f"{option} must be a" in result.stderr
     assert "number of samples, or a duration such as 7d, 12h, 30min or 45s, got" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["0d", "0.0h", "0.0000001s"])
+@pytest.mark.parametrize("option", ["--half-life", "--window"])
+def test_a_span_that_is_too_short_is_refused(tmp_path: Path, text: str, option: str) -> None:
+    path = Table(3).write(tmp_path / "t.csv")
+    method = ("--calibrator", "isotonic", "--time", "when")
+    result = calibrate(path, *method, f"{option}={text}", status=2)
+    assert f"30min or 45s of at least a microsecond, got '{text}'" in result.stderr
 
 
 def test_a_window_counts_whole_samples(tmp_path: Path) -> None:
@@ -278,7 +287,7 @@ def test_a_wrong_time_makes_a_row_bad(tmp_path: Path, cell: str, words: str) -> 
         (["--time", "when", "--half-life", "500"], "--time needs a --half-life or --window that"),
         (["--time", "y", "--half-life", "7d"], "--time must be another column than --label"),
         (["--time", "p", "--half-life", "7d"], "--time must be another column than --score"),
-        (["--time", "when", "--half-life", "0d"], "`--half-life` must be a timedelta of at least"),
+        (["--time", "when", "--half-life", "0d"], "or 45s of at least a microsecond, got '0d'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, words: str) -> None:

@@ -396,10 +396,17 @@ def seconds_of(n: float) -> timedelta:
     return timedelta(seconds=n)
 
 
+def share_of(half_life: Any) -> Any:
+    return half_life if isinstance(half_life, timedelta) else 1.0 - 2.0 ** (-1.0 / half_life)
+
+
 OWN: dict[str, Callable[[Callable[[float], Any]], Any]] = {
     "platt": lambda span: PlattCalibrator(half_life=span(50)),
     "isotonic": lambda span: IsotonicCalibrator(half_life=span(50), window=span(200)),
     "hedge": lambda span: HedgedCalibrator([PlattCalibrator(), BetaCalibrator(half_life=span(60))]),
+    "shares": lambda span: HedgedCalibrator(
+        [PlattCalibrator(), BetaCalibrator()], share=(0.0, share_of(span(40)))
+    ),
     "segments": lambda span: SegmentCalibrator(["a"], base=PlattCalibrator(half_life=span(50))),
     "temperature": lambda span: TemperatureCalibrator(half_life=span(50)),
     "top": lambda span: TopLabelCalibrator(PlattCalibrator(half_life=span(50))),

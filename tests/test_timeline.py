@@ -178,8 +178,39 @@ def test_late_labels_count_the_value_that_was_served(tmp_path: Path, calibrator:
             labels[event.id] = event.y
         if event.id in values and event.id in labels:
             expected.append([*values[event.id], labels[event.id]])
-    assert stored(tmp_path / "run.db").recent.tolist() == expected
+    timeline = stored(tmp_path / "run.db")
+    assert timeline.recent.tolist() == expected
     assert len(expected) > 150
+    ends, decided, y = timeline.decisions.T
+    assert decided.tolist() == [value for _, value in values.values()]
+    known = [labels.get(id, NAN) for id in values]
+    np.testing.assert_array_equal(y, known)
+    assert 0 < np.isnan(y).sum() < len(y)
+    scores = [i for i, event in enumerate(events) if not math.isnan(event.score)]
+    assert {int(end) - 1 for end in ends} < set(scores)
+
+
+def test_a_join_may_begin_after_other_events(tmp_path: Path) -> None:
+    rows = samples(1_500)
+    early = [Event(p, y) for p, _, y in rows[:10].tolist()]
+    early[4] = early[4]._replace(y=NAN)
+    late = [Event(p, id=i) for i, p in enumerate(rows[10:, 0].tolist())]
+    labels = [Event(NAN, 1.0, id=i) for i in range(0, 1_490, 2)]
+    served: list[float] = []
+    with Store(tmp_path / "run.db") as store:
+
+        def learn(events: list[Event], join: LabelJoin | None) -> Timeline:
+            run(events, PlattCalibrator(), lambda at, p: served.extend(p), store, join=join)
+            return stored(tmp_path / "run.db")
+
+        timeline = learn(early, None)
+        assert timeline.decisions[:, 0].tolist() == list(range(1, 11))
+        assert np.flatnonzero(np.isnan(timeline.decisions[:, 2])).tolist() == [4]
+        timeline = learn([*early, *late, *labels], LabelJoin(2_000))
+    ends, values, y = timeline.decisions.T
+    assert ends.tolist() == list(range(501, 1_501))  # the last thousand
+    assert values.tolist() == served[500:1_500]
+    assert [label == 1.0 for label in y] == [(i - 10) % 2 == 0 for i in range(500, 1_500)]
 
 
 class Endless:

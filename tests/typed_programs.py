@@ -120,6 +120,12 @@ def decide() -> bool:
     assert_type(chosen.labels, NDArray[np.bool_])
     decision.maximize([0.7, 0.4], decision.FBeta(2.0))
     decision.maximize([0.7, 0.4], metrics.F1(), method="plug-in")
+    targets = {"precision": 0.6}
+    most = decision.maximize([0.7, 0.4], "positives", subject_to=targets)
+    assert_type(most.labels, NDArray[np.bool_])
+    decision.maximize([0.7, 0.4], "f1", subject_to={"positives": 1, decision.FBeta(2.0): 0.1})
+    answers = decision.maximize([0.7, 0.4], "coverage", subject_to={"accuracy": 0.6})
+    assert_type(answers.labels, NDArray[np.object_])
     model = streamcal.DecisionClassifier(
         preprocessing.StandardScaler() | linear_model.LogisticRegression(), "gmean"
     )

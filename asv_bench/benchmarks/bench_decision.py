@@ -44,6 +44,38 @@ class Maximize:
         self.maximize(self.p, self.metric)
 
 
+class Targets:
+    """100,000 labels that keep a target, and `numpy.argsort` of their probabilities."""
+
+    params = (
+        ["precision", "accuracy", "recall", "budget", "argsort"],
+        ["uniform", "rounded to 0.01"],
+    )
+    param_names = ("target", "law")
+    warmup_time = 0.0
+
+    def setup(self, target: str, law: str) -> None:
+        from streamcal.decision import maximize
+
+        p = probabilities("uniform", size(100_000))
+        self.p = p.round(2) if law.startswith("rounded") else p
+        goal, subject_to = {
+            "precision": ("positives", {"precision": 0.95}),
+            "accuracy": ("coverage", {"accuracy": 0.95}),
+            "recall": ("specificity", {"recall": 0.9}),
+            "budget": ("f1", {"positives": 1_000}),
+            "argsort": ("", {}),
+        }[target]
+        with_targets: Any = maximize
+        self.call: Any = lambda p: with_targets(p, goal, subject_to=subject_to)
+        if target == "argsort":
+            self.call = np.argsort
+        self.call(self.p)
+
+    def time_100_000(self, target: str, law: str) -> None:
+        self.call(self.p)
+
+
 class Small:
     """1,000 calls for a handful of samples."""
 

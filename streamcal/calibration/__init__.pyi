@@ -1,6 +1,7 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
 from streamcal.calibration.anytime import AnytimeCalibrator as AnytimeCalibrator
+from streamcal.calibration.audited import AuditedCalibrator as AuditedCalibrator
 from streamcal.calibration.base import Calibrator as Calibrator
 from streamcal.calibration.beta import BetaCalibrator as BetaCalibrator
 from streamcal.calibration.exported import read_export as read_export

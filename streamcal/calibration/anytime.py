@@ -245,7 +245,9 @@ class AnytimeCalibrator(Locked, Calibrator):
         stairs = self._staircase
         if stairs is None:
             nearest = self._loss.z_range.clip
-            return unlearned(nearest(-np.inf), nearest(np.inf), of_probabilities=False)
+            needed = "a solved window (call `solve`)" if len(self._samples) else "a learned sample"
+            ends = nearest(-np.inf), nearest(np.inf)
+            return unlearned(*ends, of_probabilities=False, needed=needed)
         if self.interpolation == "step":
             curve = steps(self._predict, stairs.lower[1:])
         else:

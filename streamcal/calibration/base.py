@@ -4,9 +4,10 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,7 @@ from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldVa
 from streamcal.calibration.snapshot import OneAtATime, Snapshot
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.export.description import Description
+from streamcal.kernels.exclusive import no_fork
 from streamcal.kernels.expert import Expert
 from streamcal.notebook.card import card
 from streamcal.notebook.shape import NO_SAMPLES, Samples, Shape
@@ -55,6 +57,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         The names of the values that the calibrator needs as ``x``; usually none.
     makes_tickets : bool
         Whether late labels need the ticket of `serve_one`.
+    needs_propensity : bool
+        Whether `learn_one` needs the ``propensity`` of a label, as that of `AuditedCalibrator`.
     needs_time : bool
         Whether it must know the time at which a sample is learned.
     is_joint : bool
@@ -82,6 +86,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
+    needs_propensity: bool = False
     is_joint: ClassVar[bool] = False
 
     @abstractmethod
@@ -361,7 +366,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         WHEN "p" < 0.5e0 THEN 0.0e0 + ("p" - 0.25e0) / 0.25e0 * 1.0e0
         ELSE 1.0e0 END END
         """
-        from streamcal.export import options
+        with no_fork:  # a child can't import what a thread of its parent was importing
+            from streamcal.export import options
 
         return options.export(
             self,
@@ -437,6 +443,8 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
             given["ticket"] = context.ticket
         if self.needs_time:
             given["t"] = context.t
+        if self.needs_propensity:
+            given["propensity"] = context.propensity
         return given
 
     def _learn_steps(
@@ -463,7 +471,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         ]
 
     @property
-    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+    def _mixing(self) -> tuple[tuple[float | timedelta, ...], float] | None:
         """Return shares and clip of the maps of all labels that a wrapper adds, if it adds any."""
         return None
 
@@ -484,13 +492,23 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
     def _check_fields(self, x: Any) -> None:
         """Raise unless `predict_one` and `learn_one` accept these values of the fields."""
 
+    def _read_propensity(self, propensity: Any) -> float | None:
+        """Return the propensity of a sample, or raise; None if none is needed."""
+        if propensity is not None:
+            raise_no_propensity(type(self).__name__)
+        return None
+
+    def _read_propensities(self, propensity: Any, labels: NDArray[np.float64]) -> Any:
+        """Return propensities of a batch, or raise; NaN without label, None if none is needed."""
+        return self._read_propensity(propensity)
+
     def _read_contexts(self, contexts: Contexts, n_samples: int) -> NDArray[Any] | None:
         """Return what is used of the contexts of a batch, by sample; None if nothing is used.
 
         By default each is a `Context`; of a calibrator that learns a batch with its times at once
         it is what `Times.pack` returns.
         """
-        if not self.fields and not self.needs_time:
+        if not self.fields and not self.needs_time and not self.needs_propensity:
             return None
         times = self._read_times(contexts.t, n_samples)
         if times is not None and self._learns_times():
@@ -654,8 +672,20 @@ def show_calibrator(value: Any, where: str = "") -> str:
     return f"{value!r}{where}{hint}"
 
 
+def raise_no_propensity(name: str) -> NoReturn:
+    """Raise because a calibrator of this name takes no propensity."""
+    raise TypeError(
+        f"`propensity` must be None: a {name} takes none; AuditedCalibrator(calibrator) does"
+    )
+
+
 def check_calibrator(
-    calibrator: Any, name: str = "calibrator", *, fields: bool = False, binary: bool = True
+    calibrator: Any,
+    name: str = "calibrator",
+    *,
+    fields: bool = False,
+    binary: bool = True,
+    propensity: bool = False,
 ) -> None:
     """Raise unless a value is a `Calibrator`.
 
@@ -668,11 +698,15 @@ def check_calibrator(
         Whether it may need fields of a sample.
     binary : bool
         Whether it must accept the labels 0 and 1.
+    propensity : bool
+        Whether it may need the propensity of a label.
     """
     if not isinstance(calibrator, Calibrator):
         raise TypeError(f"`{name}` must be a Calibrator or None, got {show_calibrator(calibrator)}")
     if calibrator.fields and not fields:
         raise TypeError(f"`{name}` must be a map of scores alone, got {shown(calibrator)}")
+    if calibrator.needs_propensity and not propensity:
+        raise TypeError(f"`{name}` must need no propensity, got {shown(calibrator)}")
     if binary:
         check_binary(calibrator, name)
 

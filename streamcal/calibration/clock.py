@@ -8,9 +8,9 @@ and a service that runs can't refuse an event.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from streamcal._whole import Step
 
 Time = datetime | float
 """A time: a `datetime` with or without a zone, or seconds from any origin, such as 1970."""
+
+_Number = TypeVar("_Number")
 
 _EPOCH = datetime(1970, 1, 1)
 _LATEST = 1e300  # in seconds
@@ -82,9 +84,13 @@ def as_seconds(t: Any) -> tuple[float, str]:
             return t.replace(tzinfo=UTC).timestamp(), "naive"
         return t.timestamp(), "aware"
     try:
+        if isinstance(t, np.timedelta64):  # it is a number, too, of some unit
+            raise TypeError
         seconds = as_number(t, "t")
     except TypeError:
-        raise TypeError(f"`t` must be a datetime or a number of seconds, got {t!r}") from None
+        hint = f"; write {datetime(t.year, t.month, t.day)!r}" if type(t) is date else ""
+        got = f"{t!r}{hint}"
+        raise TypeError(f"`t` must be a datetime or a number of seconds, got {got}") from None
     if not math.isfinite(seconds):
         raise ValueError(f"`t` must be a datetime or a finite number of seconds, got {t!r}")
     if abs(seconds) > _LATEST:
@@ -174,6 +180,8 @@ def as_times(t: Any, n_samples: int) -> Times:
         utc = t.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return Times(as_times(utc, n_samples).seconds, "aware")
     array = getattr(t, "to_numpy", lambda: t)() if zone is None else t
+    if isinstance(array, np.ndarray) and array.dtype.kind == "m":  # its list may be of integers
+        raise TypeError(f"`t` must be a sequence of datetimes or of seconds, got {array.dtype}")
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "Mfiu":
         _check_length(array, n_samples)
         if array.dtype.kind == "M":
@@ -235,6 +243,16 @@ def pack_time(t: Time | None) -> list[Any] | None:
     [86400.0, 'naive']
     """
     return None if t is None else list(as_seconds(t))
+
+
+def pack_now(now: float) -> float | None:
+    """Return the newest time of a kernel, which is NaN before the first one, for JSON."""
+    return now if now == now else None
+
+
+def unpack_now(packed: Any) -> float:
+    """Return the argument of `pack_now`; ``ValueError`` if there is none."""
+    return math.nan if packed is None else as_float(packed, "now", -_LATEST, _LATEST)
 
 
 def unpack_time(packed: Any) -> Time | None:
@@ -324,7 +342,7 @@ class Timed:
         """Return the time and its kind for a state; nothing where no time is needed."""
         if not self.needs_time:
             return {}
-        return {"now": now if now == now else None, **self._freeze_kind()}
+        return {"now": pack_now(now), **self._freeze_kind()}
 
     def _freeze_kind(self) -> Fields:
         return {"kind": self._kind} if self.needs_time else {}
@@ -340,9 +358,9 @@ class Timed:
         if not self.needs_time:
             return math.nan
         self._thaw_kind(fields)
-        now = fields["now"]
-        require(self._kind is None or now is not None, "a kind of times must have a time")
-        return math.nan if now is None else as_float(now, "now", -_LATEST, _LATEST)
+        now = unpack_now(fields["now"])
+        require(self._kind is None or now == now, "a kind of times must have a time")
+        return now
 
 
 # Parameters ---------------------------------------------------------------------------------------
@@ -361,7 +379,7 @@ def check_forgetting(half_life: Any) -> None:
     if isinstance(half_life, timedelta):
         check_span(half_life, "half_life")
     else:
-        _check_number(check_half_life, half_life)
+        or_time(check_half_life, half_life, "half_life")
 
 
 def check_window(window: Any) -> None:
@@ -369,16 +387,18 @@ def check_window(window: Any) -> None:
     if isinstance(window, timedelta):
         check_span(window, "window")
     else:
-        _check_number(partial(check_count, name="window", optional=True), window)
+        or_time(partial(check_count, name="window", optional=True), window, "window")
 
 
-def _check_number(check: Callable[[Any], None], value: Any) -> None:
-    """Raise what a check raises; if a time is written as text, say how it is given."""
+def or_time(read: Callable[[Any], _Number], value: Any, name: str) -> _Number:
+    """Return what ``read`` returns or raises; if a time is given otherwise, say how to write it."""
+    hint = "; a time is a timedelta, such as timedelta(days=7)"
+    if isinstance(value, np.timedelta64):  # it is a number, too, of some unit
+        raise TypeError(f"`{name}` must be a number or a timedelta, got {value!r}{hint}")
     try:
-        check(value)
+        return read(value)
     except (TypeError, ValueError) as error:
         if isinstance(value, str) and "; " not in str(error):
-            hint = "; a time is a timedelta, such as timedelta(days=7)"
             raise type(error)(f"{error}{hint}") from None
         raise
 

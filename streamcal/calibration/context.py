@@ -28,16 +28,19 @@ class Context(NamedTuple):
         What was served for the sample, if its label is late.
     t : datetime, float or None
         The time at which the sample is learned, if the calibrator ``needs_time``.
+    propensity : float or None
+        The probability with which its label was asked for, if the calibrator ``needs_propensity``.
 
     Examples
     --------
     >>> Context({"shop": "a"}).with_ticket(Ticket((0.25,)))
-    Context(x={'shop': 'a'}, ticket=Ticket((0.25,)), t=None)
+    Context(x={'shop': 'a'}, ticket=Ticket((0.25,)), t=None, propensity=None)
     """
 
     x: FieldValues | None = None
     ticket: Ticket | None = None
     t: Time | None = None
+    propensity: float | None = None
 
     def with_ticket(self, ticket: Ticket | None) -> Self:
         """Return this with another ticket."""
@@ -59,26 +62,29 @@ class Contexts(NamedTuple):
         Of a group a ticket or None for each row.
     t
         Of a group one time; of a batch a time for each sample.
+    propensity
+        Of a group one propensity; of a batch a propensity for each sample, which was checked.
     """
 
     x: Any = None
     ticket: Any = None
     t: Any = None
+    propensity: Any = None
 
     @classmethod
     def of(cls, rows: Iterable[Context]) -> Self:
-        """Return the contexts of the rows of a group; its time is that of its last row.
+        """Return the contexts of the rows of a group; time and propensity are of its last row.
 
         Examples
         --------
         >>> Contexts.of([Context({"shop": "a"}), Context({"shop": "b"}, t=60.0)])
-        Contexts(x=({'shop': 'a'}, {'shop': 'b'}), ticket=(None, None), t=60.0)
+        Contexts(x=({'shop': 'a'}, {'shop': 'b'}), ticket=(None, None), t=60.0, propensity=None)
         """
         given = list(rows)
         if not given:
             return cls()
-        xs, tickets, times = zip(*given, strict=True)
-        return cls(xs, tickets, times[-1])
+        xs, tickets, *_ = zip(*given, strict=True)
+        return cls(xs, tickets, *given[-1][2:])
 
     def rows(self, n_rows: int, *, fields: bool) -> Iterator[Context]:
         """Return the context of each row of a group, or raise; without ``fields`` there is no x.
@@ -86,11 +92,11 @@ class Contexts(NamedTuple):
         Examples
         --------
         >>> list(Contexts([{"shop": "a"}, {"shop": "b"}]).rows(2, fields=True))[1]
-        Context(x={'shop': 'b'}, ticket=None, t=None)
+        Context(x={'shop': 'b'}, ticket=None, t=None, propensity=None)
         """
         tickets = as_tickets(self.ticket, n_rows)
         xs = _as_rows(self.x, n_rows) if fields else repeat(None)
-        return map(Context, xs, tickets, repeat(self.t))
+        return map(Context, xs, tickets, repeat(self.t), repeat(self.propensity))
 
     def samples(
         self, n_samples: int, fields: Iterable[str], *, times: bool = False
@@ -107,7 +113,9 @@ class Contexts(NamedTuple):
         columns = {name: field_column(self.x, name, n_samples) for name in fields}
         xs = ({name: values[i] for name, values in columns.items()} for i in range(n_samples))
         of_samples = as_time_list(self.t, n_samples) if times else repeat(None)
-        return map(Context, xs, repeat(None), of_samples)
+        known = self.propensity
+        propensities = repeat(None) if known is None else map(float, known)
+        return map(Context, xs, repeat(None), of_samples, propensities)
 
 
 def field_column(columns: Any, name: str, n_samples: int, argument: str = "x") -> list[Any]:

@@ -3,7 +3,8 @@
 import inspect
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
+from datetime import timedelta
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamcal._validation import SMALLEST, as_number, as_weight
 from streamcal.calibration.base import Calibrator, check_binary, is_calibrator, show_calibrator
+from streamcal.calibration.clock import check_span, or_time
 
 
 def names_of(calibrators: Sequence[Calibrator]) -> tuple[str, ...]:
@@ -54,6 +56,12 @@ def as_list(calibrators: Any) -> list[Calibrator]:
                 "`calibrators` must be maps of scores alone, got"
                 f" {show_calibrator(calibrator, f' at position {at}')}"
             )
+        if calibrator.needs_propensity:
+            raise TypeError(
+                "`calibrators` must need no propensity, got"
+                f" {show_calibrator(calibrator, f' at position {at}')};"
+                " write AuditedCalibrator(HedgedCalibrator(calibrators))"
+            )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked
 
@@ -68,15 +76,29 @@ def check_prior(prior: Any, n: int) -> NDArray[np.float64]:
     return weights
 
 
-def check_shares(share: Any) -> tuple[float, ...]:
+def check_shares(share: Any) -> tuple[float | timedelta, ...]:
     """Return the shares, or raise."""
     shares = tuple(share) if isinstance(share, tuple | list) else (share,)
-    checked = tuple(as_number(value, "share") for value in shares)
-    # A smaller share, multiplied by the smallest prior, could be rounded to 0.
-    if not checked or not all(value == 0.0 or SMALLEST <= value < 1.0 for value in checked):
-        raise ValueError(
-            f"`share` must be 0 or a number in [{SMALLEST:g}, 1), or several, got {share}"
-        )
+    checked = tuple(_check_share(value, share) for value in shares)
+    if not checked:
+        raise _wrong_share(share)
     if len(set(checked)) < len(checked):
-        raise ValueError(f"`share` must not hold a number twice, got {share}")
+        raise ValueError(f"`share` must not hold a value twice, got {share}")
     return checked
+
+
+def _check_share(value: Any, share: Any) -> float | timedelta:
+    if isinstance(value, timedelta):
+        check_span(value, "share")
+        return value
+    number = or_time(partial(as_number, name="share"), value, "share")
+    # A smaller share, multiplied by the smallest prior, could be rounded to 0.
+    if number != 0.0 and not SMALLEST <= number < 1.0:
+        raise _wrong_share(share)
+    return number
+
+
+def _wrong_share(share: Any) -> ValueError:
+    return ValueError(
+        f"`share` must be 0, a number in [{SMALLEST:g}, 1) or a timedelta, or several, got {share}"
+    )

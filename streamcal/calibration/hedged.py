@@ -19,6 +19,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
 from typing import Any, Self, TypeVar
 
@@ -68,11 +69,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     prior : sequence of float, optional
         The initial weight of each calibrator, from 1e-60 to 1e60; divided by their sum. By default
         all are equal; in the default set, short memories have less (`DEFAULT_PRIOR`).
-    share : float or tuple of float
+    share : float, timedelta or tuple of these
         The share α of the weight that is distributed again by the prior after each sample: 0, or
         from 1e-60 to below 1. Several shares, all different, run side by side and are mixed. A
         share of 0 competes with the best single calibrator, any other with the best sequence of
-        calibrators; 1/α is about how long one of them stays the best.
+        calibrators; 1/α is about how long one of them stays the best. A timedelta is a half-life:
+        after it, half of the weight has been distributed again, however many samples came.
     clip : float
         Predictions are clipped to [clip, 1 − clip]; ``clip`` is in [1e-15, 0.5). Naive Bayes and
         trees predict 0 and 1, which may have an infinite loss.
@@ -140,7 +142,17 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     *Time.* If a calibrator forgets by time (its half-life or window is a timedelta), each sample
     needs its time ``t``, when it is learned; those calibrators get it. A late label ages from when
-    it comes, also in a burst. Delays and shares count samples.
+    it comes. In a burst that is learned as a group all labels age from the newest one. Delays count
+    samples.
+
+    A share that is a half-life h needs times, too. Then α = 1 − 2^(−g/h), where g is the time from
+    the sample before to the one that is learned: 0 for the first one, and for a time that goes
+    back. At a constant rate this is counting with that α. The bound for sequences holds with
+    −Σ ln(1 − 2^(−g/h)) for −m ln α, a sum over the changes, where a change after a sample has its
+    g; and with T/h · ln 2 for −(n − m − 1) ln(1 − α), where T is the time of the whole stream. So
+    it costs the same to stay for a day, whether ten samples came or a million; after a long gap a
+    change is nearly free; and no change is between samples of one time. For late labels such a
+    share is multiplied by η like any other.
 
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
@@ -180,7 +192,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         calibrators: Sequence[Calibrator] | None = None,
         *,
         prior: Sequence[float] | None = None,
-        share: float | tuple[float, ...] = (0.0, 0.001, 0.01),
+        share: float | timedelta | tuple[float | timedelta, ...] = (0.0, 0.001, 0.01),
         clip: float = 1e-6,
     ) -> None:
         check_clip(clip)
@@ -203,7 +215,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         self._held: list[Row] = []  # the labels of the open burst; the compiled hedge looks at it
         # A copy without open burst, for those who read, and what was learned and held then.
         self._closed: tuple[int, int, Self] | None = None
-        if any(calibrator.needs_time for calibrator in own):
+        is_timed = any(isinstance(each, timedelta) for each in shares)
+        if is_timed or any(calibrator.needs_time for calibrator in own):
             self.needs_time = True
         self._shares = shares
         self._weights = weights / weights.sum()
@@ -337,8 +350,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         return dict(zip(self._names, self._without_burst()._mixture.weights, strict=True))
 
     @property
-    def share_weights(self) -> dict[float, float]:
-        """The weight of each share."""
+    def share_weights(self) -> dict[float | timedelta, float]:
+        """The weight of each share; a key is as it was given."""
         weights = self._without_burst()._mixture.kernel.share_weights()
         return dict(zip(self._shares, weights.tolist(), strict=True))
 
@@ -353,7 +366,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
     # Bursts ---------------------------------------------------------------------------------------
 
     @property
-    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+    def _mixing(self) -> tuple[tuple[float | timedelta, ...], float] | None:
         return self._shares, self.clip
 
     def _has_open_burst(self) -> bool:
@@ -500,8 +513,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
             The ticket that `serve_one` returned with its prediction. Without it the weights follow
             from the current predictions.
         t : datetime or float
-            The time at which the label is learned, if a calibrator forgets by time. A late label
-            ages from then on.
+            The time at which the label is learned, if a calibrator forgets by time or a share is a
+            timedelta. A late label ages from then on.
 
         Raises
         ------

@@ -36,6 +36,7 @@ class JointCalibrator(Timed, Stateful, Cloned, ABC):
     """
 
     is_joint: ClassVar[bool] = True
+    needs_propensity: ClassVar[bool] = False
 
     @abstractmethod
     def learn_one(

@@ -15,7 +15,9 @@ Matrix scaling of all labels is the most powerful and has the most parameters: i
 streams, the hedge keeps it from harm on short ones.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -66,9 +68,10 @@ class JointHedge(Locked):
 
     Parameters
     ----------
-    shares : tuple of float
+    shares : tuple of float or timedelta
     clip : float
-        As for `streamcal.HedgedCalibrator`.
+        As for `streamcal.HedgedCalibrator`. If a share is a timedelta, each sample needs its time
+        in seconds.
 
     Examples
     --------
@@ -82,7 +85,7 @@ class JointHedge(Locked):
     {'cat': 0.5, 'dog': 0.5, 'bird': 0.0}
     """
 
-    def __init__(self, shares: tuple[float, ...], clip: float) -> None:
+    def __init__(self, shares: tuple[float | timedelta, ...], clip: float) -> None:
         n = len(_NAMES)
         prior = np.full(n, 1.0 / n)
         self._mixture = Mixture([Expert()] * n, shares, prior, clip, 0)
@@ -134,7 +137,13 @@ class JointHedge(Locked):
         return dict(zip(raw, served, strict=True)), ticket
 
     def learn_one(
-        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self,
+        raw: Raw,
+        one_vs_rest: Raw,
+        y: ClfTarget,
+        w: float,
+        ticket: Ticket | None = None,
+        t: float = math.nan,
     ) -> None:
         """Update the weights by the served predictions for the true label, then teach the maps.
 
@@ -143,10 +152,16 @@ class JointHedge(Locked):
         outcome there is `learn_group`.
         """
         with self._mutex:
-            do_all(*self.learn_steps(raw, one_vs_rest, y, w, ticket))
+            do_all(*self.learn_steps(raw, one_vs_rest, y, w, ticket, t))
 
     def learn_steps(
-        self, raw: Raw, one_vs_rest: Raw, y: ClfTarget, w: float, ticket: Ticket | None = None
+        self,
+        raw: Raw,
+        one_vs_rest: Raw,
+        y: ClfTarget,
+        w: float,
+        ticket: Ticket | None = None,
+        t: float = math.nan,
     ) -> list[Step]:
         """Return what learns a sample, as `learn_one` does, for `do_all`."""
         column = _column_of(raw, y)
@@ -157,21 +172,27 @@ class JointHedge(Locked):
         answers = np.empty(len(_NAMES))  # what the maps answer now
         learn = partial(maps.learn, *_vectors(raw, one_vs_rest, places), column, w)
         steps.append(write_to(answers, slice(None), learn))
-        steps += self._mixture.learn_steps(1.0, w, served, current=answers)
+        steps += self._mixture.learn_steps(1.0, w, served, current=answers, t=t)
         return steps
 
     def learn_group(
-        self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float
+        self,
+        rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]],
+        w: float,
+        t: float = math.nan,
     ) -> None:
         """Learn rows that share an outcome as one sample of weight ``w``.
 
-        A row is the arguments of `learn_one`; each has an equal part of the weight.
+        A row is the first arguments of `learn_one`; each has an equal part of the weight.
         """
         with self._mutex:
-            do_all(*self.group_steps(rows, w))
+            do_all(*self.group_steps(rows, w, t))
 
     def group_steps(
-        self, rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]], w: float
+        self,
+        rows: Sequence[tuple[Raw, Raw, ClfTarget, Ticket | None]],
+        w: float,
+        t: float = math.nan,
     ) -> list[Step]:
         """Return what learns a group, as `learn_group` does, for `do_all`."""
         known = [
@@ -190,7 +211,7 @@ class JointHedge(Locked):
             learn = partial(maps.learn, *vectors, column, w / len(rows))
             steps.append(write_to(answers, slice(None), learn))
         ones = [1.0] * len(known)
-        return [*steps, *self._mixture.group_steps(ones, w, tickets, current=answers)]
+        return [*steps, *self._mixture.group_steps(ones, w, tickets, current=answers, t=t)]
 
     @staticmethod
     def served_one_vs_rest(raw: Raw, ticket: Ticket) -> dict[ClfTarget, float]:

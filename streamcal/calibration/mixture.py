@@ -8,6 +8,7 @@
 import math
 from array import array
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, Fields, array_of, as_float, as_int, require
 from streamcal._validation import MOST_COUNT, as_number
 from streamcal._whole import Step
-from streamcal.calibration.clock import Moment
+from streamcal.calibration.clock import Moment, in_seconds, pack_now, unpack_now
 from streamcal.calibration.tickets import OtherTicketError, Ticket, check_ticket_type
 from streamcal.kernels.hedge import Hedge
 from streamcal.kernels.plain import are_in_unit
@@ -76,7 +77,7 @@ class Row(NamedTuple):
     """A label with what was served.
 
     ``n_served`` is the number of samples on the ticket, ``answers`` are the predictions on it, and
-    ``t`` is when the label came, in seconds, where calibrators forget by time.
+    ``t`` is when the label came, in seconds, where something forgets by time.
     """
 
     score: float
@@ -95,7 +96,7 @@ class Mixture:
     experts : sequence
         The predictors: compiled ones, calibrators, or `Expert()` if their predictions are always
         given.
-    shares : tuple of float
+    shares : tuple of float or timedelta
         As for `streamcal.HedgedCalibrator`.
     prior : ndarray of shape (n_experts,)
         The initial weights, with sum 1.
@@ -110,6 +111,8 @@ class Mixture:
     ----------
     kernel : Hedge
         The compiled weights.
+    is_timed : bool
+        Whether a share is a timedelta, so that each sample needs its time.
     delay : MeanDelay
         By how many samples labels are late.
 
@@ -126,7 +129,7 @@ class Mixture:
     def __init__(
         self,
         experts: Sequence[Any],
-        shares: tuple[float, ...],
+        shares: tuple[float | timedelta, ...],
         prior: NDArray[np.float64],
         clip: float,
         raw: int,
@@ -134,7 +137,10 @@ class Mixture:
     ) -> None:
         self._settings = experts, shares, prior, clip, raw
         self._n, self._n_shares, self._clip = len(experts), len(shares), clip
-        self.kernel = Hedge(list(experts), shares, prior, clip, raw)
+        self.is_timed = any(isinstance(share, timedelta) for share in shares)
+        numbers = tuple(0.0 if isinstance(share, timedelta) else share for share in shares)
+        half_lives = tuple(map(in_seconds, shares)) if self.is_timed else None
+        self.kernel = Hedge(list(experts), numbers, prior, clip, raw, half_lives)
         self.delay = MeanDelay()
         if share_prior is not None:
             n_samples, n_labels, log_odds, *others = self.kernel.state()[0]
@@ -211,14 +217,14 @@ class Mixture:
     ) -> Step:
         """Return the step that learns labels with what was served as one group of weight ``w``.
 
-        Its time is that of the last row.
+        Its time is that of the last row, or of an earlier one that is newer.
         """
         scores, y, *_ = zip(*rows, strict=True)
         answers = np.array([self.all_answers(row.answers) for row in rows])
         served, mixtures = np.hsplit(answers, [self._n])
         mixtures = mixtures.clip(self._clip, 1.0 - self._clip)
         given = list(scores), np.array(y), w, delay, served.copy(), mixtures
-        moment = Moment(rows[-1].t, kind).for_kernel()
+        moment = Moment(max(row.t for row in rows), kind).for_kernel()
         return partial(self.kernel.learn_group, *given, moment)
 
     def all_answers(self, answers: tuple[float, ...]) -> tuple[float, ...]:
@@ -228,31 +234,37 @@ class Mixture:
         return answers
 
     def learn_steps(
-        self, y: float, w: float, ticket: Ticket | None = None, *, current: Any
+        self, y: float, w: float, ticket: Ticket | None = None, *, current: Any, t: float = math.nan
     ) -> list[Step]:
         """Return what learns a label, for predictors whose predictions are given.
 
         ``current`` are those of now: an array that may be filled later, by a step before these.
-        With a ticket, the served ones count.
+        With a ticket, the served ones count. ``t`` is the time in seconds.
         """
         if ticket is None:
             delay = self.delay.after(0.0)
-            learn: Step = partial(self.kernel.learn, 0.5, y, w, delay.mean, current)
+            given = 0.5, y, w, delay.mean, current, None, (t, None)
+            learn: Step = partial(self.kernel.learn, *given)
         else:
-            row = Row(0.5, y, w, *self.read(ticket))
+            row = Row(0.5, y, w, *self.read(ticket), t)
             delay = self.delay.after(self.kernel.n_samples - row.n_served)
             learn = self.learn_row(row, delay.mean, current)
         return [learn, self.set_delay(delay)]
 
     def group_steps(
-        self, y: Sequence[float], w: float, tickets: Sequence[Ticket], *, current: Any
+        self,
+        y: Sequence[float],
+        w: float,
+        tickets: Sequence[Ticket],
+        *,
+        current: Any,
+        t: float = math.nan,
     ) -> list[Step]:
         """Return what learns the rows of a group, as `learn_steps` does one label."""
         if len(tickets) == 1:  # learned as any other sample
-            return self.learn_steps(y[0], w, tickets[0], current=current)
-        rows = [
-            Row(0.5, label, w, *self.read(ticket)) for label, ticket in zip(y, tickets, strict=True)
-        ]
+            return self.learn_steps(y[0], w, tickets[0], current=current, t=t)
+        pairs = zip(y, tickets, strict=True)
+        rows = [Row(0.5, label, w, *self.read(ticket), t) for label, ticket in pairs]
         delay = self.delay.after(mean_lateness(rows, self.kernel.n_samples))
         return [self.learn_rows(rows, w, delay.mean), self.set_delay(delay)]
 
@@ -261,9 +273,10 @@ class Mixture:
     def freeze(self, take: Any = None) -> tuple[Fields, Arrays, Any]:
         """Return the state as fields for JSON and arrays, and what ``take()`` returns just then."""
         learned, taken = self.kernel.state(take)
-        n_samples, n_labels, log_odds, weights, mixed, powers, late = learned
+        n_samples, n_labels, log_odds, weights, mixed, powers, late, now = learned
         fields = {"n_samples": n_samples, "n_labels": n_labels}
         fields |= {"n_late": self.delay.n, "mean_delay": self.delay.mean}
+        fields |= {"now": pack_now(now)} if self.is_timed else {}
         arrays = {"log_odds": log_odds, "weights": weights, "mixed": mixed, "powers": powers}
         return fields, arrays | dict(zip(_LATE, late, strict=True) if late else ()), taken
 
@@ -276,7 +289,10 @@ class Mixture:
         n_late = as_int(fields["n_late"], "n_late")
         mean_delay = as_float(fields["mean_delay"], "mean_delay", 0.0, MOST_COUNT)
         learned = [arrays[name] for name in ("log_odds", "weights", "mixed", "powers")]
-        self.kernel.read(n_samples, n_labels, *learned, late)
+        now = unpack_now(fields["now"]) if self.is_timed else math.nan
+        is_known = now == now or not (self.is_timed and n_samples)
+        require(is_known, "what has learned must have a time")
+        self.kernel.read(n_samples, n_labels, *learned, late, now)
         self.delay = MeanDelay(n_late, mean_delay)
 
 

@@ -36,13 +36,13 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
+    as_within,
     check_count,
     check_same_length,
-    check_within,
 )
 from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.base import Calibrator, check_calibrator, predict_learn_known
-from streamcal.calibration.clock import Time, Times, check_span
+from streamcal.calibration.clock import Time, Times, check_span, or_time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues, field_column
 from streamcal.calibration.hedged import HedgedCalibrator
 from streamcal.calibration.mixture import Mixture
@@ -193,8 +193,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             check_span(half_life, "half_life")
             length = half_life.total_seconds()
         else:
-            check_within(half_life, "half_life", f"[0.1, {_LONGEST_HALF_LIFE:g}]")
-            length = float(half_life)
+            within = partial(as_within, name="half_life", interval=f"[0.1, {_LONGEST_HALF_LIFE:g}]")
+            length = or_time(within, half_life, "half_life")
         prototype = HedgedCalibrator() if base is None else base
         check_calibrator(prototype, "base")
         self.fields = names  # not the caller's list, which may change
@@ -408,7 +408,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         return of_base, of_models
 
     @property
-    def _mixing(self) -> tuple[tuple[float, ...], float] | None:
+    def _mixing(self) -> tuple[tuple[float | timedelta, ...], float] | None:
         return self._base._mixing
 
     def _check_ticket(self, ticket: Any) -> None:

@@ -68,14 +68,15 @@ def parse_span(text: str | None, option: str, *, whole: bool = False) -> Any:
     except ValueError:
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(d|h|min|s)", text.strip())
     try:
-        if found is not None:
-            return float(found[1]) * UNITS[found[2]]
+        if found is not None and (span := float(found[1]) * UNITS[found[2]]):
+            return span
     except OverflowError:
-        pass
+        found = None
     count = "a whole number" if whole else "a number"
+    least = "" if found is None else " of at least a microsecond"
     raise ValueError(
-        f"{option} must be {count} of samples, or a duration such as 7d, 12h, 30min or 45s, got"
-        f" {text!r}"
+        f"{option} must be {count} of samples, or a duration such as 7d, 12h, 30min or 45s{least},"
+        f" got {text!r}"
     )
 
 

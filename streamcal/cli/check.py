@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from streamcal.cli.conditions import Condition
 from streamcal.cli.console import count_rows, data_errors, progress, usage_errors
 from streamcal.cli.files import check_exists
 from streamcal.cli.label_columns import (
@@ -16,6 +17,7 @@ from streamcal.cli.label_columns import (
 )
 from streamcal.cli.options import (
     COLUMNS,
+    DECISION,
     AnyLabelOption,
     FormatOption,
     JsonOption,
@@ -29,6 +31,7 @@ from streamcal.cli.rows import (
     SEVERAL,
     RowReader,
     binary_label_column,
+    decision_column,
     group_rows,
     probability_column,
 )
@@ -36,11 +39,13 @@ from streamcal.cli.summary import Summary
 
 if TYPE_CHECKING:
     from streamcal.monitoring import CalibrationTest
+    from streamcal.report.expected_sections import Newest
 
 EXAMPLES = (
     "streamcal check scores.csv --prob p --label y",
     "streamcal check scores.csv --prob p --label y --key country --alpha 0.01",
     "streamcal check scores.csv --prob cat,dog,bird --label animal",
+    "streamcal check scores.csv --prob p --label y --expected 'f1>=0.7'",
 )
 _NO_TEST = (
     "; counts and amounts have no such test, `streamcal report --loss` shows their calibration"
@@ -72,6 +77,15 @@ def check(
             rich_help_panel=COLUMNS,
         ),
     ] = 0.05,
+    expected: Annotated[
+        list[str] | None,
+        column_option(
+            "Also an alarm: a metric of the last 1,000 rows, labelled or not, misses this bound, as"
+            " in 'f1>=0.7' or 'brier<=0.2'. May be given more than once.",
+            "--expected",
+            metavar="CONDITION",
+        ),
+    ] = None,
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
     quiet: QuietOption = False,
@@ -80,7 +94,8 @@ def check(
     """Test whether probabilities are right; the exit status is 3 if they are not.
 
     The rows are tested in their order, as they would have been in a stream. Prints a line for each
-    alarm: since about which row, the evidence, and what the probabilities should be.
+    alarm: since about which row, the evidence, and what the probabilities should be. With
+    --expected the status is 3, too, if a metric is clearly beyond its bound.
     """
     from streamcal.monitoring import CalibrationTest
     from streamcal.monitoring.fixed_bets import e_value_in_words
@@ -95,23 +110,32 @@ def check(
         labels = columns_of_labels(prob)
         check_alone(labels, key=key)
         prob = name_of_column(prob)
+        conditions = [
+            Condition.parse(text, alpha, several=labels is not None) for text in expected or ()
+        ]
     if labels is None:
         columns = [
             probability_column(prob, _NO_TEST),
             binary_label_column(label, SEVERAL + _NO_TEST),
         ]
+        columns += [decision_column(prob, label)] if conditions else []
         reader = RowReader(columns, on_error)
     else:
         reader = RowReader(reader_columns(labels, label), on_error)
     with data_errors(table), summary:
         standard_output()  # raises now if it is closed, not after all the work
         names = None if labels is None else list(labels.values())
-        tests = _tests(table, kind, reader, key, names, alpha, quiet)
+        newest = _newest() if conditions else None
+        tests = _tests(table, kind, reader, key, names, alpha, newest, quiet)
         alarms = _alarms(tests, alpha, alone=key is None and labels is None)
         what = "the probability of" if key is None else key
         for name in alarms:
             of = f"{what} {name or '(empty)'}"
             typer.echo(_in_words(tests[name], prob if name is None else of))
+        judged = {}
+        if newest is not None:
+            latest = newest.latest_answers() if labels else newest.latest(prob, DECISION)
+            judged = {each.text: each.judge(latest) for each in conditions}
         counts = [test.n_samples for test in tests.values()]
         n_rows = sum(counts) if labels is None else counts[0]
         summary.add_skipped(reader)
@@ -134,7 +158,14 @@ def check(
                 **values,
                 **{kinds: len(tests)},
             )
-    if alarms:
+        for each in judged.values():
+            if each.is_alarm:
+                typer.echo(each.in_words)
+            else:
+                summary.add(f"{each.in_words}: no alarm")
+        if judged:
+            summary.add(expected={text: each.numbers for text, each in judged.items()})
+    if alarms or any(each.is_alarm for each in judged.values()):
         raise typer.Exit(ALARM)
 
 
@@ -145,9 +176,13 @@ def _tests(
     key: str | None,
     labels: list[str] | None,
     alpha: float,
+    newest: "Newest | None",
     quiet: bool,
 ) -> "dict[Any, CalibrationTest]":
-    """Return the test of each key, or of each of several labels, after all labelled rows."""
+    """Return the test of each key, or of each of several labels, after all labelled rows.
+
+    ``newest`` gets all rows.
+    """
     from streamcal.monitoring import CalibrationTest
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table
@@ -155,12 +190,14 @@ def _tests(
     tests: dict[Any, CalibrationTest] = {}
     names = reader.names if key is None else [*reader.names, key]
     with (
-        open_table(table, names, format=kind) as source,
+        open_table(table, names, format=kind, optional=reader.optional) as source,
         progress(source, "testing", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
-            *columns, y = rows.values
             if labels is not None:
+                *columns, y = rows.values
+                if newest is not None:
+                    newest.add_answers(np.column_stack(columns), y)
                 known = ~np.isnan(y)
                 for place, (name, p) in enumerate(zip(labels, columns, strict=True)):
                     if known.any():
@@ -168,16 +205,26 @@ def _tests(
                         test.update_many(y[known] == place, p[known])
                 show()
                 continue
-            (p,) = columns
+            p, y, *decisions = rows.values
+            if newest is not None:
+                newest.add(p, y, *decisions)
             for name, at in group_rows(rows, key).items():
                 known = ~np.isnan(y[at])
                 if known.any():
                     test = tests.setdefault(name, CalibrationTest(alpha))
                     test.update_many(y[at][known] == 1.0, p[at][known])
             show()
-    if not tests:
+    if not tests and (newest is None or not newest.n_rows):
         raise TableError("has no labelled rows: there is nothing to test")
+    if not tests and key is None:
+        tests = dict.fromkeys(labels or (None,), CalibrationTest(alpha))
     return tests
+
+
+def _newest() -> "Newest":
+    from streamcal.report.expected_sections import Newest  # slow, and seldom needed
+
+    return Newest()
 
 
 def _alarms(tests: "dict[Any, CalibrationTest]", alpha: float, *, alone: bool) -> list[Any]:

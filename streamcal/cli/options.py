@@ -10,6 +10,9 @@ COLUMNS, CALIBRATOR, THRESHOLDS, FILES = "Columns", "Calibrator", "Thresholds", 
 MESSAGES = "Messages"
 """The panels of the help."""
 
+DECISION = "decision"
+"""The column that `streamcal decide` adds."""
+
 
 class Format(StrEnum):
     """The formats of tables."""

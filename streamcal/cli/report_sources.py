@@ -19,13 +19,14 @@ from streamcal.cli.label_columns import (
     name_of_column,
     reader_columns,
 )
-from streamcal.cli.options import Format, OnError
+from streamcal.cli.options import DECISION, Format, OnError
 from streamcal.cli.rows import (
     A_TIME,
     RowReader,
     Rows,
     TimeColumn,
     columns_of_values,
+    decision_column,
     group_rows,
     probability_column,
     score_column,
@@ -35,8 +36,10 @@ from streamcal.cli.summary import print_skipped
 if TYPE_CHECKING:
     from streamcal.durable.store import Store
     from streamcal.report.content import Report, Section
+    from streamcal.report.expected_sections import Latest
     from streamcal.report.key_sections import Keys
     from streamcal.report.label_sections import Answers
+    from streamcal.report.prometheus import Metric
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
     from streamcal.tables.base import Reader
@@ -212,21 +215,37 @@ class _AnswerColumns(NamedTuple):
 
         from streamcal.report.label_sections import metrics_of_labels, of_labels, verdict_of_labels
 
-        answers = _read_answers(table, kind, self, on_error, quiet=quiet)
+        answers, latest = _read_answers(table, kind, self, on_error, quiet=quiet)
+        sections, verdict, metrics = _of_latest(latest)
         return replace(
             report,
-            verdict=(*verdict_of_labels(answers), *report.verdict),
-            sections=(*of_labels(answers), *report.sections),
-            metrics=(*metrics_of_labels(answers), *report.metrics),
+            verdict=(*verdict_of_labels(answers), *verdict, *report.verdict),
+            sections=(*of_labels(answers), *sections, *report.sections),
+            metrics=(*metrics_of_labels(answers), *metrics, *report.metrics),
         )
 
 
+def _of_latest(
+    latest: "Latest | None",
+) -> "tuple[tuple[Section, ...], tuple[str, ...], tuple[Metric, ...]]":
+    """Return sections, verdict and metrics about the last rows, if some of these have no label."""
+    from streamcal.report.expected_sections import metrics_of_latest, of_latest, verdict_of_latest
+
+    if latest is None or latest.n_known == len(latest.y):
+        return (), (), ()
+    return (of_latest(latest),), (verdict_of_latest(latest),), metrics_of_latest(latest)
+
+
 class _Rows(NamedTuple):
-    """The labelled rows of a table, and their keys and segments if there are columns of these."""
+    """The labelled rows of a table, and their keys and segments if there are columns of these.
+
+    ``latest`` are the last rows, labelled or not; None unless values are probabilities.
+    """
 
     scored: "Scored"
     keys: "Keys | None"
     segments: "Segments | None"
+    latest: "Latest | None"
 
     def sections(self, columns: _ScoredColumns) -> tuple[list["Section"], tuple[str, ...]]:
         """Return the sections of a report about these rows, and its verdict."""
@@ -239,6 +258,9 @@ class _Rows(NamedTuple):
         if columns.since is not None:
             sections.insert(2, self._two_parts(*columns.since, columns))
             verdict += verdict_of_two_parts(self.scored, columns.since[0])
+        expected, in_words, _ = _of_latest(self.latest)
+        sections += expected
+        verdict += in_words
         if self.segments is not None:
             compared = compare(self.scored, self.segments)
             sections.append(of_segments(compared))
@@ -267,11 +289,12 @@ class _Rows(NamedTuple):
         from streamcal.report.table_sections import metrics_of_table
 
         sections, verdict = self.sections(columns)
+        metrics = metrics_of_table(self.scored, columns.score, columns.prob)
         return replace(
             report,
             verdict=(*verdict, *report.verdict),
             sections=(*sections, *report.sections),
-            metrics=(*metrics_of_table(self.scored, columns.score, columns.prob), *report.metrics),
+            metrics=(*metrics, *_of_latest(self.latest)[2], *report.metrics),
         )
 
 
@@ -433,8 +456,9 @@ def _read_scored(
     *,
     quiet: bool,
 ) -> _Rows:
-    """Return the labelled rows among the first ``limit`` rows of a table."""
+    """Return the labelled rows among the first ``limit`` rows of a table, and the last of all."""
     from streamcal.losses.deviance import get_deviance
+    from streamcal.report.expected_sections import Newest
     from streamcal.report.key_sections import Keys
     from streamcal.report.segment_sections import Segments
     from streamcal.report.table_sections import Scored
@@ -446,21 +470,26 @@ def _read_scored(
             score_column(columns.score),
             *columns_of_values([columns.prob], columns.label, columns.loss),
             *([] if time is None else [time]),
+            decision_column(columns.score, columns.label, columns.prob, columns.time),
         ],
         on_error,
     )
-    n_columns = len(reader.columns) + 1
+    n_columns, newest = len(reader.columns), Newest()
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
     parts, left = [np.empty((0, n_columns + len(grouped)))], limit
     with (
-        _open_table(table, kind, columns) as source,
+        _open_table(table, kind, columns, reader.optional) as source,
         progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
             codes = [_codes(rows, *each) for each in zip(grouped, places, strict=True)]
-            part = np.column_stack([*rows.values, rows.numbers, *codes])[:left]
+            *values, decisions = rows.values
+            part = np.column_stack([*values, rows.numbers, *codes])[:left]
             parts.append(part[~np.isnan(part[:, 2])])
+            if columns.loss is None:
+                seconds = None if time is None else part[:, 3]
+                newest.add(part[:, 1], part[:, 2], decisions[:left], seconds)
             show()
             if left is not None:
                 left -= len(part)
@@ -487,13 +516,15 @@ def _read_scored(
         scored,
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
+        newest.latest(columns.prob, DECISION) if columns.loss is None else None,
     )
 
 
 def _read_answers(
     table: Path, kind: str, columns: _AnswerColumns, on_error: OnError, *, quiet: bool
-) -> "Answers":
-    """Return the labelled rows of a table with probabilities of several labels."""
+) -> "tuple[Answers, Latest]":
+    """Return the labelled rows of a table with probabilities of several labels; the last of all."""
+    from streamcal.report.expected_sections import Newest
     from streamcal.report.label_sections import Answers
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table
@@ -502,7 +533,7 @@ def _read_answers(
     before = list(map(probability_column, columns.before or ()))
     read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
     reader, at = RowReader([*before, *read], on_error), len(before) + len(columns.prob)
-    parts = [np.empty((0, len(reader.columns) + 1))]
+    parts, newest = [np.empty((0, len(reader.columns) + 1))], Newest()
     with (
         open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -510,6 +541,8 @@ def _read_answers(
         for rows in reader.iterate(source):
             part = np.column_stack([*rows.values, rows.numbers])
             parts.append(part[~np.isnan(part[:, at])])
+            seconds = None if time is None else part[:, at + 1]
+            newest.add_answers(part[:, len(before) : at], part[:, at], seconds)
             show()
     numbers = np.concatenate(parts)
     if not len(numbers):
@@ -522,9 +555,9 @@ def _read_answers(
     answers = Answers(names, numbers[:, len(before) : at], codes, numbers[:, -1])
     if before:
         answers = answers._replace(before=numbers[:, : len(before)])
-    if time is None:
-        return answers
-    return answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
+    if time is not None:
+        answers = answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
+    return answers, newest.latest_answers()
 
 
 def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:
@@ -535,14 +568,14 @@ def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np
     return codes
 
 
-def _open_table(table: Path, kind: str, columns: _ScoredColumns) -> "Reader":
+def _open_table(table: Path, kind: str, columns: _ScoredColumns, optional: list[str]) -> "Reader":
     """Open a table; if it lacks the calibrated column, the error says how to make one."""
     from streamcal.tables.base import TableError
     from streamcal.tables.open import open_table
 
     score, label, prob, *_ = columns
     try:
-        return open_table(table, columns.names, format=kind)
+        return open_table(table, columns.names, format=kind, optional=optional)
     except TableError as error:
         if str(error).startswith(f"has no column `{_DEFAULT_PROB}`") and prob == _DEFAULT_PROB:
             command = ["calibrate", str(table), "--score", score, "--label", label]

@@ -5,6 +5,7 @@ returns the `Rows` that meet all requirements. Bad rows either end the run or ar
 counted.
 """
 
+import contextlib
 import json
 import math
 import re
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._validation import LARGEST, LEAST_PROBABILITY, MOST_PROBABILITY, SMALLEST
-from streamcal.cli.options import OnError
+from streamcal.cli.options import DECISION, OnError
 
 if TYPE_CHECKING:
     from streamcal.durable.keys import Groups
@@ -74,12 +75,15 @@ class Column:
         Whether a cell may be empty (the number is NaN then) or hold true or false.
     is_probability : bool
         Whether numbers outside [0, 1], which are rounding errors, are clipped.
+    is_optional : bool
+        Whether the table may have no such column.
     """
 
     name: str | None
     requirements: tuple[Requirement, ...]
     is_label: bool = False
     is_probability: bool = False
+    is_optional: bool = False
 
     def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
         """Return the numbers of all rows of a chunk, and which of them meet the requirements."""
@@ -142,6 +146,26 @@ class TimeColumn(Column):
             Check(self.name, Requirement(text, np.isfinite), good, False)
             for text, good in requirements
         ]
+
+
+@dataclass(frozen=True)
+class _DecisionColumn(Column):
+    """The decisions 0 and 1 of a table that may have none: NaN stands for any other cell."""
+
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
+        """Return the decisions of all rows of a chunk; each row is good."""
+        from streamcal.tables.numbers import as_numbers
+
+        values = np.full(len(chunk), np.nan)
+        if self.name is not None and self.name in chunk.columns:
+            with contextlib.suppress(ValueError):  # it holds something else
+                values, _ = as_numbers(chunk.columns[self.name], booleans=True)
+        return np.where(np.isin(values, (0.0, 1.0)), values, np.nan), []
+
+
+def decision_column(*others: str | None) -> Column:
+    """Return the column that `streamcal decide` adds, unless it is one of others that are read."""
+    return _DecisionColumn(None if DECISION in others else DECISION, (), is_optional=True)
 
 
 def score_column(name: str) -> Column:
@@ -335,7 +359,19 @@ class RowReader:
     @property
     def names(self) -> list[str]:
         """The names of the columns that must be in the table."""
-        return [column.name for column in self.columns if column.name is not None]
+        return self._names(is_optional=False)
+
+    @property
+    def optional(self) -> list[str]:
+        """The names of the other columns."""
+        return self._names(is_optional=True)
+
+    def _names(self, *, is_optional: bool) -> list[str]:
+        return [
+            column.name
+            for column in self.columns
+            if column.name is not None and column.is_optional == is_optional
+        ]
 
     def iterate(self, source: "Reader") -> Iterator[Rows]:
         """Yield the good rows of each chunk of a table.

@@ -8,6 +8,7 @@ are halved. That takes about 3√n evaluations instead of n.
 """
 
 import heapq
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -63,16 +64,22 @@ class Evaluator:
 
 
 def branch_and_bound(
-    p: Vector, metric: Metric, counts: Vector, tol: float
+    p: Vector, metric: Metric, counts: Vector, tol: float, allowed: NDArray[np.bool_] | None = None
 ) -> tuple[int, float, float]:
-    """Return the best k, its Ψ and a bound on the error of Ψ; p in descending order."""
+    """Return the best k, its Ψ and a bound on the error of Ψ; p in descending order.
+
+    ``allowed`` marks which of 0..n k may be; None: all.
+    """
     n = len(p)
+    if allowed is None:
+        allowed = np.ones(n + 1, np.bool_)
+    n_allowed = np.concatenate([[0], np.cumsum(allowed)])
     psi = Evaluator(p, metric, counts, tol)
-    best_k, best = 0, psi(0)[0]
+    best_k, best = 0, psi(0)[0] if allowed[0] else -math.inf
     if n == 0:
         return best_k, best, psi.error
     top, bound = psi(n, (0, n))
-    if top > best:
+    if top > best and allowed[n]:
         best_k, best = n, top
     # Intervals (a, b] by their bounds, greatest first; `a` itself has been evaluated.
     ahead = [(-bound, 0, n)]
@@ -80,11 +87,11 @@ def branch_and_bound(
         bound, a, b = heapq.heappop(ahead)
         if -bound < best - 2.0 * psi.error:
             break
-        if b - a == 1:
+        if n_allowed[b] == n_allowed[a + 1]:  # none between a and b
             continue
         middle = (a + b) // 2
         value, lower = psi(middle, (0, middle - a))
-        if value > best or (value == best and middle < best_k):
+        if allowed[middle] and (value > best or (value == best and middle < best_k)):
             best_k, best = middle, value
         if middle - a > 1:
             heapq.heappush(ahead, (-lower, a, middle))

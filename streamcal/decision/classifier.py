@@ -168,7 +168,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
             inside.remember = 0  # no label will come
         return ModelSnapshot(twin)
 
-    def decide(self, probabilities: ArrayLike) -> Decision:
+    def decide(self, probabilities: ArrayLike) -> Decision[np.bool_]:
         """Return the best labels for probabilities of the positive label and the counts so far."""
         return maximize(probabilities, self._metric, counts=self._carried_counts())
 

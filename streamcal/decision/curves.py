@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from streamcal.decision.exponentials import OutOfReachError, exponential_sum
 from streamcal.decision.metric import Metric
 from streamcal.kernels import confusion, exponential_sums, poisson_binomial
-from streamcal.kernels.confusion import DENOMINATOR, KIND, NUMERATOR, ZERO, utilities
+from streamcal.kernels.confusion import (
+    DENOMINATOR,
+    KIND,
+    LONGEST_SUM,
+    NUMERATOR,
+    ZERO,
+    means_over_labels_1,
+    utilities,
+)
 from streamcal.kernels.expected_reciprocals import Reciprocals
 
 Vector = NDArray[np.float64]
@@ -280,6 +288,24 @@ def constant_denominator(p: Vector, metric: Metric, counts: Vector, tol: float) 
     above = tp * u + fp * (k - u) + fn * v + tn * (n - k - v)
     above += float(spec[NUMERATOR:DENOMINATOR] @ counts)
     return above / below, _ROUNDING * (n + 1) * _UNIT * largest_value(metric, counts, n)
+
+
+def counts_labels_1_only(metric: Metric) -> bool:
+    """Return whether a metric is a mean over the samples with the label 1, such as precision."""
+    spec = metric.spec
+    if spec is None or spec[KIND] != confusion.FRACTION:
+        return False
+    above, below = spec[NUMERATOR:DENOMINATOR].tolist(), spec[DENOMINATOR:].tolist()
+    return bool(below[0] == below[1]) and not any((*above[2:], *below[2:]))
+
+
+def mean_over_labels_1(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:
+    """Metrics that are means over the samples with the label 1, such as precision, O(n)."""
+    assert metric.spec is not None
+    psi = means_over_labels_1(p, metric.spec, counts)
+    n_added = min(len(p), LONGEST_SUM)
+    bound = _ROUNDING * (n_added + 1) * _UNIT * largest_value(metric, counts, len(p))
+    return psi, bound
 
 
 def squared_error_in_counting(p: Vector, metric: Metric, counts: Vector, tol: float) -> Curve:

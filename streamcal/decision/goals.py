@@ -296,11 +296,14 @@ class SEC(_WithoutParameters):
     kind = confusion.SEC
 
 
+SPECIFICITY = ((1.0, 1.0, -1.0, -1.0), (1.0, 0.0, 0.0, -1.0))
 _NAMES: dict[str, Callable[[], Metric]] = {
     "f1": FBeta,
     "f2": lambda: FBeta(2.0),
     "f0.5": lambda: FBeta(0.5),
     "precision": lambda: FBeta(0.0),
+    "recall": lambda: Tversky(0.0, 1.0),
+    "specificity": lambda: FractionalLinear(*SPECIFICITY),
     "jaccard": Jaccard,
     "am": AM,
     "balanced_accuracy": lambda: AM(zero_division="present"),
@@ -320,6 +323,8 @@ MetricName = Literal[
     "f2",
     "f0.5",
     "precision",
+    "recall",
+    "specificity",
     "jaccard",
     "am",
     "balanced_accuracy",
@@ -343,12 +348,12 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     Parameters
     ----------
     metric : str, Metric or river metric
-        Names are "f1", "f2", "f0.5", "precision", "jaccard", "am", "balanced_accuracy", "gmean",
-        "hmean", "qmean", "gtppr", "mcc", "kappa", "sec" and "accuracy". Of river's metrics F1,
-        FBeta, Precision, Recall, Jaccard, BalancedAccuracy, MCC, CohenKappa and Accuracy are
-        supported, for the label True and with river's conventions for 0/0. Others raise an error,
-        among them ``FowlkesMallows`` (see `GTPPR`) and ``GeometricMean``, whose value without one
-        class depends on predictions.
+        Names are "f1", "f2", "f0.5", "precision", "recall", "specificity", "jaccard", "am",
+        "balanced_accuracy", "gmean", "hmean", "qmean", "gtppr", "mcc", "kappa", "sec" and
+        "accuracy". Of river's metrics F1, FBeta, Precision, Recall, Jaccard, BalancedAccuracy, MCC,
+        CohenKappa and Accuracy are supported, for the label True and with river's conventions for
+        0/0. Others raise an error, among them ``FowlkesMallows`` (see `GTPPR`) and
+        ``GeometricMean``, whose value without one class depends on predictions.
 
     Raises
     ------
@@ -368,7 +373,7 @@ def get_metric(metric: "str | Metric | river_metrics.base.Metric") -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        return _metric_of_name(metric)
+        return metric_of_name(metric)
     from river import metrics as river_metrics  # slow, and not needed for names
 
     if isinstance(metric, river_metrics.base.Metric):
@@ -390,15 +395,24 @@ _ALIASES = {
     "iou": "jaccard",
     "matthews": "mcc",
     "acc": "accuracy",
+    "sensitivity": "recall",
+    "tpr": "recall",
+    "tnr": "specificity",
 }
 """Other words for metrics, for suggestions only."""
 
 
+def metric_of_name(name: str, also: Sequence[str] = (), argument: str = "metric") -> Metric:
+    """Return the metric of a name, or raise; ``also`` are other names for the message."""
+    if name not in _NAMES:
+        names = (*_NAMES, *also)
+        hint = did_you_mean(name, names, _ALIASES)
+        raise ValueError(f"`{argument}` must be one of {', '.join(names)}, got {name!r}{hint}")
+    return _metric_of_name(name)
+
+
 @cache
 def _metric_of_name(name: str) -> Metric:
-    if name not in _NAMES:
-        hint = did_you_mean(name, _NAMES, _ALIASES)
-        raise ValueError(f"`metric` must be one of {', '.join(_NAMES)}, got {name!r}{hint}")
     return _NAMES[name]()
 
 

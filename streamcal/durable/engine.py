@@ -9,7 +9,7 @@ commit.
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from streamcal._advice import shown
 from streamcal._validation import check_count
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.durable.errors import StoreError
-from streamcal.durable.events import Events, reader_of
+from streamcal.durable.events import AUDITS, Events, reader_of
 from streamcal.durable.keyed import KeyedCalibrator, Vector
 from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store, show_store
+
+if TYPE_CHECKING:
+    from streamcal.monitoring.audits import AuditSampler
 
 SOURCE, SINK = "source", "sink"  # the names of their tokens among the notes
 
@@ -77,16 +80,18 @@ class BatchSource(Protocol):
 
 
 Sink = Callable[[int, NDArray[np.float64]], Any]
+AuditingSink = Callable[[int, NDArray[np.float64], NDArray[np.bool_]], Any]
 
 
 def run(
     source: Source | Sequence[Row] | Callable[[int], Iterable[Row]] | BatchSource,
     calibrator: Calibrator | KeyedCalibrator,
-    sink: Sink,
+    sink: Sink | AuditingSink,
     store: Store | None,
     *,
     batch_size: int = 1_000,
     join: LabelJoin | None = None,
+    sampler: "AuditSampler | None" = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
     """Calibrate a stream from the offset in the store on, until the source has no more events.
@@ -105,13 +110,18 @@ def run(
     sink : callable
         Called with ``(offset, predictions)``: the offset of a batch's first event, and an array of
         shape ``(n_events,)`` with the calibrated value of each event, NaN for an event that is only
-        a label. A sink with ``commit`` and ``resume`` gets each value exactly once, see Notes.
+        a label. With a ``sampler`` there is a third argument, an array of bool: whose label is to
+        be asked for. A sink with ``commit`` and ``resume`` gets each value exactly once, see Notes.
     store : Store or None
         The file of states and offset; None: nothing is saved.
     batch_size : int
         The number of events that are read at a time. The predictions do not depend on it.
     join : LabelJoin, optional
         For delayed labels; its state is replaced by that of the store.
+    sampler : AuditSampler, optional
+        Chooses which labels to ask for, among the events that have a score and no propensity. Its
+        state is replaced by that of the store. It needs a ``join``, and its fields must be fields
+        of the calibrator.
     stop : callable
         Called between batches; when it returns True, the loop commits and returns.
 
@@ -201,11 +211,13 @@ def run(
             raise StoreError(f"{store.path} was opened to be read only")
         store.check_count()
     keyed = _as_keyed(calibrator, store)
+    _check_sampler(sampler, keyed, join)
     if store is not None:
         _restore_join(join, store)
+        _restore_sampler(sampler, store)
         keyed.revert()
 
-    events = None if read is None else Events(source, read, keyed, join, store)
+    events = None if read is None else Events(source, read, keyed, join, store, sampler)
     loop = _Loop(source, events, keyed, sink, store, stop)
     loop.run(batch_size)
     return loop.offset
@@ -229,7 +241,7 @@ class _Loop:
         source: Any,
         events: Events | None,
         keyed: KeyedCalibrator,
-        sink: Sink,
+        sink: Any,
         store: Store | None,
         stop: Callable[[], bool],
     ) -> None:
@@ -291,11 +303,15 @@ class _Loop:
         batch = self.batches.read_batch(self.offset, n)
         if batch is None:
             if callable(getattr(self.sink, "end", None)):
-                self.sink.end()  # type: ignore[attr-defined]
+                self.sink.end()
                 self.has_ended = True
             return False
         self.at_boundary = False
-        self.sink(self.offset, batch.predict_learn(self.keyed))
+        values = batch.predict_learn(self.keyed)
+        if self.events is None or self.events.sampler is None:
+            self.sink(self.offset, values)
+        else:
+            self.sink(self.offset, values, batch.asked)  # type: ignore[attr-defined]
         self.offset = batch.end
         self.at_boundary = True
         return True
@@ -373,6 +389,37 @@ def _as_keyed(calibrator: Any, store: Store | None) -> KeyedCalibrator:
 def _can_resume(part: Any) -> bool:
     """Return whether a source or sink has tokens, see `run`."""
     return hasattr(part, "commit") and hasattr(part, "resume")
+
+
+def _check_sampler(sampler: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> None:
+    """Raise unless a run can use a sampler."""
+    if sampler is None:
+        return
+    from streamcal.monitoring.audits import AuditSampler
+
+    if not isinstance(sampler, AuditSampler):
+        raise TypeError(f"`sampler` must be an AuditSampler or None, got {shown(sampler)}")
+    if join is None:
+        raise ValueError("`join` must be given with a `sampler`: its labels come later, got None")
+    if not set(sampler.fields) <= set(keyed.fields):
+        raise ValueError(
+            f"`sampler` must have fields of `calibrator`, {list(keyed.fields)}, got"
+            f" {list(sampler.fields)}"
+        )
+    if not keyed._fresh._learns_shares:
+        raise ValueError("`sampler` must have probabilities, but `calibrator` maps other scores")
+
+
+def _restore_sampler(sampler: "AuditSampler | None", store: Store) -> None:
+    """Give a sampler the state that the store has, or that of a new sampler."""
+    if sampler is None:
+        return
+    stored = type(sampler)(**sampler._parameters())
+    if AUDITS in store:
+        stored = type(sampler).from_bytes(store.get_bytes(AUDITS))
+    if stored._parameters() != sampler._parameters():
+        raise ValueError(f"`sampler` must have the parameters of that in {store.path}")
+    sampler.__setstate__(stored.__getstate__())
 
 
 def _restore_join(join: LabelJoin | None, store: Store) -> None:

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,18 @@ from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
 
+if TYPE_CHECKING:
+    from streamcal.monitoring.audits import AuditSampler
+
+AUDITS = "audits"
+"""The name of a run's sampler among the states of its store."""
+
 
 class Events:
-    """A source of events as one of batches, with what a run keeps of them: join and timeline."""
+    """A source of events as one of batches, with what a run keeps of them.
+
+    These are the join, the timeline, and the sampler of audits.
+    """
 
     def __init__(
         self,
@@ -33,9 +42,10 @@ class Events:
         keyed: KeyedCalibrator,
         join: LabelJoin | None,
         store: Store | None,
+        sampler: "AuditSampler | None" = None,
     ) -> None:
         self._source, self._read = source, read
-        self._keyed, self.join = keyed, join
+        self._keyed, self.join, self.sampler = keyed, join, sampler
         self.path = None if store is None else store.path
         if store is not None and hasattr(source, "__len__") and len(source) < store.offset:
             raise ValueError(
@@ -54,7 +64,8 @@ class Events:
         if not rows:
             self._warn_of_unseen()
             return None
-        given = _check(rows, self._keyed, self.join, lambda at: self._where(offset + at))
+        rules = _Rules(self._keyed, self.join, self.sampler)
+        given = _check(rows, rules, lambda at: self._where(offset + at))
         self._look_for_fields(rows)
         return EventBatch(self, offset, *given)
 
@@ -90,16 +101,25 @@ class Events:
         """Return what is to be saved with the calibrators."""
         self.timeline.updated, self.timeline.end = time.time(), _end_of(self._source)
         states: dict[str, Any] = {} if self.join is None else {JOIN: self.join}
+        if self.sampler is not None:
+            states[AUDITS] = self.sampler
         return {**states, TIMELINE: self.timeline}
 
 
 class EventBatch:
-    """Consecutive events that were checked."""
+    """Consecutive events that were checked.
+
+    Attributes
+    ----------
+    asked : ndarray of shape (n_events,), bool
+        Which labels the sampler asks for; known after `predict_learn`.
+    """
 
     def __init__(self, all_events: Events, offset: int, events: list[Event], samples: Samples):
         self._all, self._offset = all_events, offset
         self._events, self._samples = events, samples
         self.end = offset + len(events)
+        self.asked = np.zeros(len(events), np.bool_)
 
     def predict_learn(self, keyed: KeyedCalibrator) -> Vector:
         """Predict and learn; record what was learned in the timeline."""
@@ -108,33 +128,59 @@ class EventBatch:
             values = keyed.predict_learn_checked(samples)
             ends = np.arange(self._offset, self.end) + 1
             learned = np.column_stack([ends, samples.scores, values, samples.y])
+            decisions, late = learned[:, [0, 2, 3]], np.empty((0, 2))
         else:
-            values, learned = self._predict_learn_each(keyed, join)
+            values, learned, decisions, late = self._predict_learn_each(keyed, join)
         ends, scores, served, y = learned[~np.isnan(learned).any(axis=1)].T
         self._all.timeline.add(ends, scores, served, y, time.time())
+        self._all.timeline.serve(decisions, late)
         return values
 
     def _predict_learn_each(
         self, keyed: KeyedCalibrator, join: LabelJoin
-    ) -> tuple[Vector, NDArray[np.float64]]:
-        """Return the values, and the samples for the timeline in rows."""
+    ) -> tuple[Vector, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the values; and for the timeline samples, what was served, and late labels."""
         values = []
         samples: list[tuple[float, ...]] = []
+        decisions: list[tuple[float, ...]] = []
+        late: list[tuple[float, ...]] = []
         for end, event in enumerate(self._events, self._offset + 1):
             served = None  # what comes with a label is not used
             if not math.isnan(event.score):
                 served = keyed.serve_one(event.key, float(event.score), x=event.x)
+                if self._all.sampler is not None and event.propensity is None:
+                    event = self._audit(self._all.sampler, event, served.value, end)
             values.append(math.nan if served is None else served.value)
+            n_duplicates = join.n_duplicates
             sample = join.add(event._replace(served=served))
+            y = math.nan if sample is None else float(sample.y)
+            if served is not None and join.n_duplicates == n_duplicates:
+                decisions.append((end, served.value, y))
+            elif served is None and sample is not None:
+                late.append((end - join._age(event.id), y))
             if sample is None:
                 continue
             value, ticket = (math.nan, None) if sample.served is None else sample.served
             waited = math.isnan(event.score) or math.isnan(event.y)
             numbers = sample.score, sample.y, sample.w
+            given: dict[str, Any] = {"x": sample.x, "ticket": ticket, "t": sample.t}
+            if keyed.needs_propensity:
+                given["propensity"] = sample.propensity
             with errors_of_waiting(self._all.path if waited else None):
-                keyed.learn_one(sample.key, *numbers, x=sample.x, ticket=ticket, t=sample.t)
+                keyed.learn_one(sample.key, *numbers, **given)
             samples.append((end, sample.score, value, sample.y))
-        return np.array(values), np.array(samples).reshape(-1, 4)
+        return (
+            np.array(values),
+            np.array(samples).reshape(-1, 4),
+            np.array(decisions).reshape(-1, 3),
+            np.array(late).reshape(-1, 2),
+        )
+
+    def _audit(self, sampler: "AuditSampler", event: Event, p: float, end: int) -> Event:
+        """Return a served event with its propensity, and note whether its label is asked for."""
+        ask, propensity = sampler.audit_one(event.id, p, event.x)
+        self.asked[end - 1 - self._offset] = ask
+        return event._replace(propensity=propensity)
 
 
 def reader_of(source: Any) -> Callable[[int, int], Any]:
@@ -191,8 +237,16 @@ def _end_of(source: Any) -> int | None:
     return len(source) if hasattr(source, "__len__") else None
 
 
+class _Rules(NamedTuple):
+    """What decides which events can be learned."""
+
+    keyed: KeyedCalibrator
+    join: LabelJoin | None
+    sampler: "AuditSampler | None"
+
+
 def _check(
-    rows: list[Any], keyed: KeyedCalibrator, join: LabelJoin | None, where: Callable[[int], str]
+    rows: list[Any], rules: _Rules, where: Callable[[int], str]
 ) -> tuple[list[Event], Samples]:
     """Return the rows as events, and what `KeyedCalibrator.check` returns of them.
 
@@ -201,12 +255,12 @@ def _check(
     """
     try:
         events = [row if type(row) is Event else _as_event(row) for row in rows]
-        return _check_events(events, keyed, join)
+        return _check_events(events, rules)
     except StoreError:
         raise
     except (TypeError, ValueError):
         for at, row in enumerate(rows):
-            if (fault := _fault_of(row, keyed, join)) is not None:
+            if (fault := _fault_of(row, rules)) is not None:
                 text = re.sub(" at position 0(?=;|$)", "", str(fault))
                 text = re.sub("^`scores`", "`score`", text)
                 raise _kind_of(fault)(f"{where(at)}: {text}") from fault
@@ -217,16 +271,16 @@ def _kind_of(error: Exception) -> type[TypeError | ValueError]:
     return TypeError if isinstance(error, TypeError) else ValueError
 
 
-def _fault_of(row: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> Exception | None:
+def _fault_of(row: Any, rules: _Rules) -> Exception | None:
     """Return why an event can't be learned; None if it can."""
     try:
         event = _as_event(row)
         for name in ("score", "y", "w"):
             _check_number(name, getattr(event, name))
         _check_name("key", event.key)
-        if join is not None:
+        if rules.join is not None:
             _check_name("id", event.id)
-        _check_events([event], keyed, join)
+        _check_events([event], rules)
     except StoreError:
         raise
     except (TypeError, ValueError) as error:
@@ -265,11 +319,10 @@ def _as_event(row: Any) -> Event:
         ) from None
 
 
-def _check_events(
-    events: list[Event], keyed: KeyedCalibrator, join: LabelJoin | None
-) -> tuple[list[Event], Samples]:
+def _check_events(events: list[Event], rules: _Rules) -> tuple[list[Event], Samples]:
     """Do what `_check` does; an error does not say of which event it is."""
-    scores, y, w, keys, ids, _, x, t = zip(*events, strict=True)
+    keyed, join, _ = rules
+    scores, y, w, keys, ids, _, x, t, _ = zip(*events, strict=True)
     if keyed.needs_time:
         for event in events:
             if event.t is None:
@@ -280,20 +333,53 @@ def _check_events(
     if join is None:
         if keyed.fields or x.count(None) < len(x):
             events = [_with_fields(event, keyed.fields) for event in events]
-        return events, keyed.check(keys, scores, y, w, _columns_of(events, keyed.fields), t)
+        columns = _columns_of(events, keyed.fields)
+        known = _propensities_of(events, keyed)
+        return events, keyed.check(keys, scores, y, w, columns, t, known)
     served = ~np.isnan(as_vector(scores, "scores", finite=False))
     labelled = ~np.isnan(as_vector(y, "y", finite=False))
     for at, name in enumerate(ids):
         name_of(name)  # or it raises
         if not served[at] and not (labelled[at] and name is not None):
             raise ValueError(f"must have a score, or a label and an id, got {events[at]}")
+    _check_propensities(events, served, rules)
     events = [
         _with_fields(event, keyed.fields) if served[at] else event._replace(x=None)
         for at, event in enumerate(events)
     ]
-    # A label that comes alone is checked with a score that any calibrator takes.
+    # A label that comes alone is checked with a score that any calibrator takes, and a propensity.
     columns = _columns_of(events, keyed.fields)
-    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns, t)
+    known = np.ones(len(events)) if keyed.needs_propensity else None
+    return events, keyed.check(keys, np.where(served, scores, 0.5), y, w, columns, t, known)
+
+
+def _propensities_of(events: list[Event], keyed: KeyedCalibrator) -> Any:
+    """Return the propensities of events with score and label; None if there are none."""
+    given = [event.propensity for event in events]
+    if not keyed.needs_propensity and given.count(None) == len(given):
+        return None
+    for event in events:
+        if event.propensity is None and event.y == event.y:
+            raise TypeError(f"must have `propensity`, as `calibrator` needs it, got {event}")
+    return [math.nan if propensity is None else propensity for propensity in given]
+
+
+def _check_propensities(events: list[Event], served: NDArray[np.bool_], rules: _Rules) -> None:
+    """Raise unless events with a score have a propensity that can be learned, or will have one."""
+    keyed, _, sampler = rules
+    for event, has_score in zip(events, served.tolist(), strict=True):
+        if not has_score:
+            if event.propensity is not None:
+                raise TypeError(f"must have no `propensity` without a score, got {event}")
+        elif event.propensity is not None:
+            keyed.check_propensity(event.propensity)
+        elif sampler is not None:
+            sampler._check(event.id, event.x)
+        elif keyed.needs_propensity:
+            raise TypeError(
+                f"must have `propensity`, as `calibrator` needs it, unless `sampler` is given, got"
+                f" {event}"
+            )
 
 
 def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:

@@ -99,6 +99,8 @@ class KeyedCalibrator(Locked):
         The names of the values that calibrators need as ``x``.
     needs_time : bool
         Whether calibrators need the time ``t`` at which a sample is learned.
+    needs_propensity : bool
+        Whether they need the ``propensity`` of each label, see `AuditedCalibrator`.
 
     Raises
     ------
@@ -182,6 +184,7 @@ class KeyedCalibrator(Locked):
             self._fresh.to_bytes()  # or it raises, before anything has been learned
         self.fields = tuple(self._fresh.fields)
         self.needs_time = bool(self._fresh.needs_time)
+        self.needs_propensity = bool(self._fresh.needs_propensity)
         self._logs_times = self.needs_time and not self.fields and self._fresh._learns_times()
         self._cache = CalibratorCache(self._fresh, max_live, store, expire_after)
         self._knows_kind = self._first_of_store() or self._fresh  # of the times of all keys
@@ -264,17 +267,20 @@ class KeyedCalibrator(Locked):
         x: FieldValues | None = None,
         ticket: Ticket | None = None,
         t: Time | None = None,
+        propensity: float | None = None,
     ) -> None:
         """Learn a sample of a key; ``ticket`` is that of `serve_one`, if there was one.
 
-        ``t`` is the time at which it is learned, for calibrators that forget by time.
+        ``t`` is the time at which it is learned, for calibrators that forget by time;
+        ``propensity`` the probability with which its label was asked for, for an
+        `AuditedCalibrator`.
 
         Raises
         ------
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x) | self._check_t(t)
+        given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
         with self._mutex:
             calibrator = self._find_or_make(key)
             if ticket is not None and calibrator.makes_tickets:
@@ -302,6 +308,7 @@ class KeyedCalibrator(Locked):
         x: Sequence[FieldValues] | None = None,
         tickets: Sequence[Any] | None = None,
         t: Time | None = None,
+        propensity: float | None = None,
     ) -> None:
         """Learn rows of a key that share an outcome: see `Calibrator.learn_group`.
 
@@ -310,7 +317,7 @@ class KeyedCalibrator(Locked):
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x) | self._check_t(t)
+        given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
         with self._mutex:
             calibrator = self._find_or_make(key)
             unused = self._cache.unused(1)
@@ -345,6 +352,15 @@ class KeyedCalibrator(Locked):
         self.check_time(t)
         return {"t": t}
 
+    def _check_propensity(self, propensity: Any) -> dict[str, Any]:
+        """Return the argument of calibrators that need propensities; raise if it is not one."""
+        self.check_propensity(propensity)
+        return {"propensity": propensity} if self.needs_propensity else {}
+
+    def check_propensity(self, propensity: Any) -> None:
+        """Raise unless `learn_one` accepts a propensity; None where none is needed."""
+        self._fresh._read_propensity(propensity)
+
     def check_time(self, t: Any) -> None:
         """Raise unless `learn_one` accepts a time: a time of the kind of those before."""
         self._knows_kind._read_time(t)
@@ -368,9 +384,10 @@ class KeyedCalibrator(Locked):
         *,
         x: Any = None,
         t: Any = None,
+        propensity: ArrayLike | None = None,
     ) -> None:
         """Learn samples in the order given, those of each key in one call."""
-        self.predict_learn_many(keys, scores, y, w, x=x, t=t)
+        self.predict_learn_many(keys, scores, y, w, x=x, t=t, propensity=propensity)
 
     def predict_learn_many(
         self,
@@ -381,6 +398,7 @@ class KeyedCalibrator(Locked):
         *,
         x: Any = None,
         t: Any = None,
+        propensity: ArrayLike | None = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in the order given, those of each key in one call.
 
@@ -394,13 +412,15 @@ class KeyedCalibrator(Locked):
             A column for each of the calibrator's ``fields``.
         t : sequence of datetime or float, optional
             The time at which each sample is learned, for calibrators that forget by time.
+        propensity : array_like of shape (n_samples,), optional
+            The probability with which each label was asked for, for an `AuditedCalibrator`.
 
         Raises
         ------
         ValueError, TypeError
             If an argument is out of range or lengths differ; nothing is learned of any key.
         """
-        samples = self.check(keys, scores, y, w, x, t)
+        samples = self.check(keys, scores, y, w, x, t, propensity)
         return like_given(self.predict_learn_checked(samples), scores)
 
     def check(
@@ -411,6 +431,7 @@ class KeyedCalibrator(Locked):
         w: ArrayLike | None,
         x: Any = None,
         t: Any = None,
+        propensity: ArrayLike | None = None,
     ) -> Samples:
         """Return the samples for `predict_learn_checked`, or raise."""
         # Copies: another thread may write to the arrays after they are checked.
@@ -428,18 +449,21 @@ class KeyedCalibrator(Locked):
                 f"`keys` must have one per score ({len(vector)}), got {len(keys)}{hint}"
             )
         vector = self._fresh._check_known(vector, labels, weights)
-        read = self.read_contexts(x, t, len(vector))
+        of_labels = self._fresh._read_propensities(propensity, labels)
+        read = self.read_contexts(x, t, len(vector), of_labels)
         groups = group(keys)
         if not are_plain(groups):
             for key in groups:
                 name_of(key)  # or it raises
         return Samples(groups, vector, labels, weights, read)
 
-    def read_contexts(self, x: Any, t: Any, n_samples: int) -> NDArray[Any] | None:
+    def read_contexts(
+        self, x: Any, t: Any, n_samples: int, propensity: Any = None
+    ) -> NDArray[Any] | None:
         """Return what `Samples` has of the columns of fields, and of times, or raise."""
         self._check_x(x)
         times = self._knows_kind._read_times(t, n_samples)
-        return self._fresh._read_contexts(Contexts(x, t=times), n_samples)
+        return self._fresh._read_contexts(Contexts(x, None, times, propensity), n_samples)
 
     def predict_learn_checked(self, samples: Samples) -> Vector:
         """Predict and learn samples, those of each key in order."""
@@ -524,8 +548,15 @@ class KeyedCalibrator(Locked):
         with self._mutex:
             return self._find_or_fresh(key).snapshot()
 
-    def export(self, key: Hashable, format: Literal["json", "sql", "onnx"], **options: Any) -> Any:
+    def export(
+        self, key: Hashable, format: Literal["json", "sql", "onnx"] | None = None, **options: Any
+    ) -> Any:
         """Return the map of a key for another program, as `Calibrator.export` does.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As for `Calibrator.export`; if there is no format, as the key comes first.
 
         Examples
         --------
@@ -535,6 +566,10 @@ class KeyedCalibrator(Locked):
         >>> shops.export("north", "sql", column="p").count("CASE")
         2
         """
+        if format is None:
+            raise TypeError(
+                f"`export` must have a key and a format, as export('north', 'json'), got {key!r}"
+            )
         with self._mutex:
             twin = copy.deepcopy(self._find_or_fresh(key)._without_burst())
         return twin.export(format, **options)

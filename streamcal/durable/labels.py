@@ -21,7 +21,7 @@ from streamcal._state import (
     require,
     unpack,
 )
-from streamcal._validation import as_number, as_score, as_weight, check_count
+from streamcal._validation import as_number, as_score, as_weight, as_within, check_count
 from streamcal._whole import do_all
 from streamcal.calibration.clock import Time
 from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
@@ -59,6 +59,9 @@ class Event(NamedTuple):
     t : datetime or float, optional
         The time of the event, if the calibrator forgets by time. A late label is learned at its own
         time, not at that of its score.
+    propensity : float, optional
+        The probability with which the label is asked for, if the calibrator needs it: see
+        `AuditedCalibrator`. It is known when the score is served, and waits with it.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class Event(NamedTuple):
     served: Prediction | None = None
     x: Mapping[str, Any] | None = None
     t: Time | None = None
+    propensity: float | None = None
 
 
 class LabelJoin(Stateful):
@@ -105,15 +109,15 @@ class LabelJoin(Stateful):
     Notes
     -----
     An id may be used again a horizon after its first event. An event that has both score and label
-    is complete; its id is not used. Weight, key and fields of a sample are those of the event with
-    its score. Its time ``t`` is that of the event that came last: what waits keeps none.
+    is complete; its id is not used. Weight, key, fields and propensity of a sample are those of the
+    event with its score. Its time ``t`` is that of the event that came last: what waits keeps none.
 
     Examples
     --------
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
     >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None, t=None)
+    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None, t=None, propensity=None)
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
@@ -193,12 +197,16 @@ class LabelJoin(Stateful):
         # The next event would drop what came before that.
         return self._room.get(arrived) if arrived > max(self._now - self.horizon, 0) else None
 
+    def _age(self, id: Hashable) -> int:
+        """Return how many events ago the first event of an id came, of a pair or alone."""
+        return self._now - self._room.latest(id)
+
     def _freeze(self) -> tuple[Fields, Arrays]:
         arrived, ids, halves = zip(*self._room, strict=True) if self._room else ((), (), ())
         events = [event or Event(math.nan) for event in halves]
         served = [event.served or _NOTHING for event in events]
         numbers = [
-            (event.score, event.y, event.w, value)
+            (event.score, event.y, event.w, value, _or_nan(event.propensity))
             for event, (value, _) in zip(events, served, strict=True)
         ]
         fields = {
@@ -212,14 +220,14 @@ class LabelJoin(Stateful):
         return fields, {
             "arrived": np.array(arrived, np.int64),
             "done": np.array([event is None for event in halves], np.int64),
-            "numbers": np.array(numbers, np.float64).reshape(-1, 4),
+            "numbers": np.array(numbers, np.float64).reshape(-1, 5),
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         arrived = array_of(arrays, "arrived", None, dtype=np.int64)
         n = len(arrived)
         done = array_of(arrays, "done", n, dtype=np.int64)
-        numbers = array_of(arrays, "numbers", n, 4, finite=False)
+        numbers = array_of(arrays, "numbers", n, 5, finite=False)
         now = as_int(fields["now"], "now")
         counts = [as_int(count, "counts") for count in as_list(fields["counts"], "counts", 3)]
         require((np.diff(arrived, prepend=0) > 0).all(), "events must be in order")
@@ -235,11 +243,17 @@ class LabelJoin(Stateful):
             self._room.add(at, event.id, None if is_done else event)
 
 
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else number
+
+
 def _check_half(event: Event) -> None:
     """Raise unless bytes can hold an event that waits."""
     as_number(event.score, "score")
     as_number(event.y, "y")
     as_weight(event.w)
+    if event.propensity is not None:
+        as_within(event.propensity, "propensity", "(0, 1]")
     name_of(event.id)
     if event.key is not None:
         name_of(event.key)
@@ -263,7 +277,7 @@ def _check_half(event: Event) -> None:
 
 
 def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
-    """Return events from numbers of shape ``(n_events, 4)``, and from the other fields."""
+    """Return events from numbers of shape ``(n_events, 5)``, and from the other fields."""
     n = len(numbers)
     ids = as_names(fields["ids"], "ids", n)
     packed = as_list(fields["keys"], "keys", n)
@@ -280,6 +294,7 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
             id=ids[i],
             served=None if value != value else Prediction(value, tickets[i]),
             x=x[i],
+            propensity=None if propensity != propensity else propensity,
         )
-        for i, (score, y, w, value) in enumerate(numbers.tolist())
+        for i, (score, y, w, value, propensity) in enumerate(numbers.tolist())
     ]

@@ -1,4 +1,4 @@
-"""What `run` records for those who watch it: losses by period, alarms, the last labelled samples.
+"""What `run` records for those who watch it: losses by period, alarms, the last samples.
 
 The record is a state of the store, under the name `TIMELINE`, and is saved in the same transaction
 as the offset and the calibrators. It does not affect what is learned.
@@ -38,6 +38,9 @@ KEEP = 16
 
 RECENT = 2_000
 """The number of labelled samples that are kept."""
+
+DECISIONS = 1_000
+"""The number of served values that are kept, with a label or without."""
 
 RUN_LENGTH = 20_000
 """The least mean number of labels to a false alarm."""
@@ -98,6 +101,9 @@ class Timeline(Stateful):
         By how much the Brier scores of scores are above those of calibrated values.
     recent : ndarray of shape (n_recent, 3)
         Score, calibrated value and label of the last labelled samples.
+    decisions : ndarray of shape (n_decisions, 3)
+        The last values that were served: the offset after each, the value, and its label, NaN until
+        that comes.
     updated : float or None
         When it was last saved, in seconds since 1970.
     end : int or None
@@ -114,6 +120,7 @@ class Timeline(Stateful):
 
     def __init__(self) -> None:
         self.recent: NDArray[np.float64] = np.empty((0, 3))
+        self.decisions: NDArray[np.float64] = np.empty((0, 3))
         self.updated: float | None = None
         self.end: int | None = None
         self.n_labels = self.n_alarms = 0
@@ -152,6 +159,21 @@ class Timeline(Stateful):
                 period = np.zeros(6)
         changes = {"recent": recent, "_closed": closed, "_open": period, **self._watched(samples)}
         vars(self).update(changes)  # in one step, so that an exception finds all or nothing
+
+    def serve(self, served: NDArray[np.float64], labels: NDArray[np.float64]) -> None:
+        """Add values that were served, and labels of values that were served before.
+
+        Parameters
+        ----------
+        served : ndarray of shape (n_served, 3)
+            As `decisions`, the offsets increasing.
+        labels : ndarray of shape (n_labels, 2)
+            The offset after the event with the value, and the label.
+        """
+        decisions = np.concatenate([self.decisions, served])[-DECISIONS:]
+        kept = labels[are_in(labels[:, 0], decisions[:, 0])]
+        decisions[np.searchsorted(decisions[:, 0], kept[:, 0]), 2] = kept[:, 1]
+        self.decisions = decisions
 
     def _watched(self, samples: NDArray[np.float64]) -> dict[str, Any]:
         """Return what changes as scores are compared with calibrated values, and these watched."""
@@ -192,6 +214,7 @@ class Timeline(Stateful):
         arrays = {
             "periods": np.array([*self._closed, self._open]),
             "recent": self.recent,
+            "decisions": self.decisions,
             "lost": self.comparison.state(),
             "stakes": stakes,
             "others": others,
@@ -212,14 +235,21 @@ class Timeline(Stateful):
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         periods = array_of(arrays, "periods", None, 6, finite=False)
         recent = array_of(arrays, "recent", None, 3)
+        decisions = array_of(arrays, "decisions", None, 3, finite=False)
         if fields["updated"] is not None:
             self.updated = as_float(fields["updated"], "updated")
         if fields["end"] is not None:
             self.end = as_int(fields["end"], "end")
         _check_periods(periods)
         require(len(recent) <= RECENT, f"there must be at most {RECENT} recent samples")
+        require(len(decisions) <= DECISIONS, f"there must be at most {DECISIONS} served values")
+        at, served, y = decisions.T
+        require(np.isfinite([at, served]).all(), "offsets and served values must be finite")
+        require((at == np.floor(at)).all() and (at <= MOST_COUNT).all(), "offsets must be ints")
+        require((np.diff(at, prepend=0.0) > 0.0).all(), "served values must be in order")
+        require(not np.isinf(y).any(), "labels must be finite, or NaN")
         *self._closed, self._open = list(periods)
-        self.recent = recent
+        self.recent, self.decisions = recent, decisions
         self._thaw_alarms(fields, arrays)
 
     def _thaw_alarms(self, fields: Fields, arrays: Arrays) -> None:
@@ -290,7 +320,8 @@ def _check_periods(periods: NDArray[np.float64]) -> None:
     require(np.isfinite([*counts, *times]).all(), "offsets, times and counts must be finite")
     require((counts == np.floor(counts)).all(), "offsets and counts must be whole numbers")
     require((counts <= MOST_COUNT).all(), "offsets and counts must be in range")
-    require((np.diff(ends[:-1], prepend=0.0) > 0.0).all(), "periods must be in order")
+    begun = ends if n[-1] else ends[:-1]  # the open one has no end before its first sample
+    require((np.diff(begun, prepend=0.0) > 0.0).all(), "periods must be in order")
     require(((ones >= 0.0) & (ones <= n)).all(), "no more labels may be 1 than there are")
     require(0 <= n[-1] < LENGTH, f"the open period must have fewer than {LENGTH} samples")
     levels = np.log2(n[:-1] / LENGTH) if len(n) > 1 else np.empty(0)

@@ -13,6 +13,7 @@ import numpy as np
 
 from streamcal.export.exported import Exported
 from streamcal.export.maps import Knots, Logistic
+from streamcal.kernels.exclusive import no_fork
 
 FORMAT, VERSION = "streamcal map", 1
 _NAMES = ("format", "version", "written_by", "calibrator", "n_samples", "scores", "error", "map")
@@ -47,7 +48,7 @@ def write(exported: Exported) -> str:
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "written_by": f"streamcal {version('streamcal-river')}",
+        "written_by": f"streamcal {own_version()}",
         "calibrator": exported.kind,
         "n_samples": exported.n_samples,
         "scores": _SCORES[0] if exported.of_probabilities else _SCORES[1],
@@ -55,6 +56,12 @@ def write(exported: Exported) -> str:
         "map": described,
     }
     return json.dumps(content, allow_nan=False)
+
+
+def own_version() -> str:
+    """Return the version of the package."""
+    with no_fork:  # it imports modules the first time, see `Calibrator.export`
+        return version("streamcal-river")
 
 
 def schema() -> dict[str, Any]:

@@ -4,14 +4,15 @@ Knots are found by bisection: log2 n times, a score is compared with one knot. A
 double precision, also where scores and answers have 32 bits.
 """
 
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._extras import missing
+from streamcal.export.as_json import own_version
 from streamcal.export.maps import Knots, Logistic, Map
+from streamcal.kernels.exclusive import no_fork
 
 Vector = NDArray[np.float64]
 
@@ -28,7 +29,8 @@ def write(of: Map, dtype: str) -> bytes:
         If the package onnx is missing.
     """
     try:
-        import onnx
+        with no_fork:
+            import onnx
     except ImportError:
         raise missing("a model of ONNX", "onnx", "onnx") from None
     graph = _Graph(onnx)
@@ -56,7 +58,7 @@ def write(of: Map, dtype: str) -> bytes:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name="streamcal",
-        producer_version=version("streamcal-river"),
+        producer_version=own_version(),
     )
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())

@@ -28,8 +28,12 @@ class Description:
     error: float = 0.0
 
 
-def unlearned(low: float, high: float, *, of_probabilities: bool) -> Description:
+def unlearned(
+    low: float, high: float, *, of_probabilities: bool, needed: str = "a learned sample"
+) -> Description:
     """Return the map before anything is learned: to the score, or the nearest value in range.
+
+    ``needed`` is what a map that has ends would need.
 
     Raises
     ------
@@ -43,6 +47,6 @@ def unlearned(low: float, high: float, *, of_probabilities: bool) -> Description
     """
     if not (-1e300 < low < high < 1e300):
         raise ValueError(
-            "`export` needs a learned sample: before that the map is the score itself, without end"
+            f"`export` needs {needed}: before that the map is the score itself, without end"
         )
     return Description(identity(low, high), None, of_probabilities)

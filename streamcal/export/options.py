@@ -3,11 +3,14 @@
 import copy
 from typing import Any
 
+import numpy.ma  # noqa: F401  `np.unique` would import it later, maybe while another thread forks
+
 from streamcal._validation import as_within, check_bool, check_choice, check_count
 from streamcal.export import as_json, as_sql
 from streamcal.export.exported import Exported
 from streamcal.export.knots import knots_of
 from streamcal.export.maps import Knots
+from streamcal.kernels.exclusive import no_fork
 
 FORMATS = ("json", "sql", "onnx")
 DTYPES = ("float64", "float32")
@@ -61,7 +64,8 @@ def export(
         return as_json.write(exported)
     if format == "sql":
         return as_sql.write(exported.map, quoted)
-    from streamcal.export import as_onnx
+    with no_fork:  # as for this module
+        from streamcal.export import as_onnx
 
     if single:
         if isinstance(exported.map, Knots):

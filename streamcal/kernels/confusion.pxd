@@ -10,6 +10,9 @@ cpdef enum:
     SPEC = 10
 
 cpdef enum:
+    LONGEST_SUM = 256
+
+cpdef enum:
     FRACTION
     AM
     GMEAN

@@ -11,6 +11,8 @@ NUMERATOR: Final = 2
 DENOMINATOR: Final = 6
 SPEC: Final = 10
 
+LONGEST_SUM: Final = 256
+
 FRACTION: Final = 0
 AM: Final = 1
 GMEAN: Final = 2
@@ -23,3 +25,4 @@ SEC: Final = 8
 
 def utilities(spec: Vector, tables: Vector) -> Vector: ...
 def single(spec: Vector, history: Vector, p: float) -> tuple[float, float]: ...
+def means_over_labels_1(p: Vector, spec: Vector, history: Vector) -> Vector: ...

@@ -38,3 +38,29 @@ def single(const double[::1] spec, const double[::1] history, double p):
     if p < 1.0:
         yes += (1.0 - p) * utility(&formula, tp, fp + 1.0, fn, tn)
     return no, yes
+
+
+def means_over_labels_1(const double[::1] p, const double[::1] spec, const double[::1] history):
+    """Return Ψ_0..Ψ_n of a ratio of which only samples labelled 1 are part, all with one weight.
+
+    Summands are added up in blocks, and blocks with compensation (Kahan). So the relative errors of
+    all sums are those of `LONGEST_SUM` additions, for any n.
+    """
+    cdef Formula formula = formula_of(spec)
+    cdef double tp = formula.above[0], fp = formula.above[1], step = formula.below[0]
+    cdef double whole = tp * history[0] + fp * history[1], shift = step * (history[0] + history[1])
+    cdef double block = 0.0, excess = 0.0, added, total
+    cdef Py_ssize_t k, n = p.shape[0]
+    values = np.empty(n + 1)
+    cdef double[::1] psi = values
+    with nogil:
+        psi[0] = whole / shift if shift > 0.0 else formula.zero
+        for k in range(n):
+            if k % LONGEST_SUM == 0:
+                added = block - excess
+                total = whole + added
+                excess = (total - whole) - added
+                whole, block = total, 0.0
+            block += tp * p[k] + fp * (1.0 - p[k])
+            psi[k + 1] = (whole + block) / (shift + step * <double> (k + 1))
+    return values

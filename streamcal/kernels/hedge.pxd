@@ -1,5 +1,5 @@
+from streamcal.kernels.clock cimport Clock
 from streamcal.kernels.exclusive cimport Exclusive
-
 from streamcal.kernels.variance_ratio cimport VarianceRatio
 
 
@@ -13,7 +13,11 @@ cdef class Hedge(Exclusive):
     cdef double clip
     cdef Py_ssize_t n_shares
     cdef Py_ssize_t raw  # the index of the expert that predicts the raw score, or -1
-    cdef double[::1] shares  # of each row; for a share of 0 the logarithms of weights are kept
+    # Of each row; 0 if it is given by time. For a share of 0 the logarithms of weights are kept.
+    cdef double[::1] shares
+    cdef double[::1] half_lives  # of the shares, in seconds; infinite: it counts samples; or None
+    cdef Clock clock  # of the shares that are given by time
+    cdef double passed  # seconds from the sample before to the one that is learned
     cdef double[::1] log_odds  # log weights of the rows, the largest 0, and that of the raw score
     cdef double[:, ::1] weights  # of the experts in each row
     cdef double[::1] powers  # of likelihoods in the rows; all 1 for immediate labels
@@ -58,12 +62,14 @@ cdef class Hedge(Exclusive):
         double w,
         double delay,
     ) noexcept nogil
+    cdef void pass_until(self, double t) noexcept nogil
     cdef void update(
         self, const double *logs, const double *current, double w, double delay
     ) noexcept nogil
     cdef void weigh_rows(
         self, Py_ssize_t start, const double *logs, double w, double power
     ) noexcept nogil
+    cdef void distribute(self, Py_ssize_t k, double halves, double power) noexcept nogil
     cdef double prior_of_current(self) noexcept nogil
     cdef void mix(self) noexcept nogil
     cdef double mixture(self, const double *answers) noexcept nogil

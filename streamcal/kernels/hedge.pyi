@@ -17,7 +17,13 @@ class Hedge(Exclusive):
     n_labels: int
     held: list[Any]
     def __init__(
-        self, experts: list[Any], shares: tuple[float, ...], prior: Vector, clip: float, raw: int
+        self,
+        experts: list[Any],
+        shares: tuple[float, ...],
+        prior: Vector,
+        clip: float,
+        raw: int,
+        half_lives: tuple[float, ...] | None = None,
     ) -> None: ...
     def learn(
         self,
@@ -67,4 +73,5 @@ class Hedge(Exclusive):
         mixed: Vector,
         powers: Vector,
         late: tuple[Vector, ...],
+        now: float,
     ) -> None: ...

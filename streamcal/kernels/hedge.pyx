@@ -24,6 +24,10 @@ last kind has half of the prior of another row, and none before a label has show
 between served predictions. One more row, which is the raw score alone, has a prior of (1 − η) / 2.
 While no label is late, all powers are 1 and the three rows are equal, so only one of them is kept.
 
+*Shares by time.* A half-life h stands for α = 1 − 2^(−g / h), where g is the time from the sample
+before to the one whose label is learned, and 0 for the first one. α may be 0 for many samples, so
+logarithms are kept, as for α = 0.
+
 *Groups.* Rows that share an outcome are one sample. Its log likelihood is the mean of those of its
 rows. If a sample has m rows on average, the raw score alone has a prior of 1 − (1 + η) / (2 √m).
 
@@ -35,8 +39,9 @@ Experts written in Python run while the hedge's lock is held. If one of them cal
 or a signal handler does in that time, the call raises an error, because it would be a deadlock.
 """
 
-from libc.math cimport INFINITY, NAN, exp, log, sqrt
+from libc.math cimport INFINITY, M_LN2, NAN, exp, exp2, expm1, log, log1p, sqrt
 
+from streamcal.kernels.clock cimport Clock, passed_until
 from streamcal.kernels.exclusive cimport Exclusive
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.logistic cimport clipped
@@ -77,9 +82,12 @@ cdef class Hedge(Exclusive):
         Predictions are clipped to [clip, 1 − clip].
     raw : int
         The index of the expert that predicts the raw score; -1 if there is none.
+    half_lives : ndarray of shape (n_shares,), optional
+        For a share that is given by time the half-life in seconds, and the share is 0; else
+        infinity. None: no share is.
     """
 
-    def __cinit__(self, experts, shares, prior, clip, raw):
+    def __cinit__(self, experts, shares, prior, clip, raw, half_lives=None):
         n = len(experts)
         self.experts = tuple(experts)
         asked_first = [e for e in experts if may_refuse(e)]
@@ -88,6 +96,8 @@ cdef class Hedge(Exclusive):
         self.clip = clip
         self.shares = np.array(shares, dtype=np.float64)
         self.n_shares = len(shares)
+        self.half_lives = None if half_lives is None else np.array(half_lives, dtype=np.float64)
+        self.clock.now = NAN
         self.raw = raw
         self.log_odds = np.zeros(len(shares) + 1)
         self.powers = np.ones(POWERS)
@@ -105,7 +115,9 @@ cdef class Hedge(Exclusive):
         cdef Py_ssize_t n = self.prior.shape[0], n_rows = self.shares.shape[0]
         cdef size_t n_numbers = n_rows * (n + 2) + 2 * POWERS + 4 * n + POWERS * self.n_shares
         n_numbers += self.gains.shape[0]
-        return object.__sizeof__(self) + n_numbers * sizeof(double) + 10 * VIEW_BYTES
+        if self.half_lives is not None:
+            n_numbers += self.n_shares
+        return object.__sizeof__(self) + n_numbers * sizeof(double) + 11 * VIEW_BYTES
 
     # For Python -----------------------------------------------------------------------------------
 
@@ -155,6 +167,7 @@ cdef class Hedge(Exclusive):
                 if is_first_late:
                     self.expect_no_late_labels()
                 raise
+            self.pass_until(t)
             self.weigh(&self.answers[0], served_by_rows, predicted_now, y, w, delay)
         finally:
             self.release()
@@ -171,6 +184,7 @@ cdef class Hedge(Exclusive):
                 self.answers[i] = self.answer_of(i, score)
             mean = self.mixture(&self.answers[0]) if self.n_samples else score
             error = self.teach(n, score, y, w, t, moment[1])
+            self.pass_until(t)
             self.weigh(&self.answers[0], NULL, NULL, y, w, 0.0)
         finally:
             self.release()
@@ -198,6 +212,7 @@ cdef class Hedge(Exclusive):
                 if is_first:
                     self.expect_no_late_labels()
                 raise
+            self.pass_until(moment[0])
             self.weigh_group(by_experts, by_rows, labels, w, delay)
         finally:
             self.release()
@@ -372,6 +387,7 @@ cdef class Hedge(Exclusive):
         """Predict and learn a part of a batch."""
         cdef double[::1] mixed_answers = out
         cdef const double[::1] score_view = scores, labels = y, sample_weights = w, late = delays
+        cdef const double[::1] seconds = times
         columns = np.empty((len(scores), len(self.experts)))
         cdef double[:, ::1] answers = columns
         cdef double label, weight
@@ -400,6 +416,8 @@ cdef class Hedge(Exclusive):
                 mixed_answers[t] = self.mixture(&answers[t, 0])
                 label, weight = labels[t], sample_weights[t]
                 if is_sample(score_view[t], label, weight):
+                    if seconds is not None:
+                        self.pass_until(seconds[t])
                     self.weigh(&answers[t, 0], NULL, NULL, label, weight, late[t])
         if error is not None:
             raise error
@@ -517,6 +535,11 @@ cdef class Hedge(Exclusive):
         self.n_labels += n
         self.update(&self.answers[0], &self.answers[0], w, delay)
 
+    cdef inline void pass_until(self, double t) noexcept nogil:
+        """Set the time to that of the sample that is learned next, if a share is given by time."""
+        if self.half_lives is not None:
+            self.passed = passed_until(&self.clock, t)
+
     cdef void update(
         self, const double *logs, const double *current, double w, double delay
     ) noexcept nogil:
@@ -560,6 +583,8 @@ cdef class Hedge(Exclusive):
                     top = max(top, self.weights[k, i])
                 for i in range(n):
                     self.weights[k, i] -= top
+                if self.passed > 0.0 and self.half_lives[k - start] < INFINITY:
+                    self.distribute(k, self.passed / self.half_lives[k - start], power)
         for i in range(n):
             self.gains[i] = exp(self.gains[i] - best)
         for k in range(start, start + self.n_shares):
@@ -572,6 +597,22 @@ cdef class Hedge(Exclusive):
                 for i in range(n):
                     v = (1.0 - share) * (self.weights[k, i] / total)
                     self.weights[k, i] = v + share * self.prior[i]
+
+    cdef void distribute(self, Py_ssize_t k, double halves, double power) noexcept nogil:
+        """Distribute the share of so many half-lives, times ``power``, in a row of logarithms."""
+        cdef Py_ssize_t n = self.prior.shape[0], i
+        cdef double top = -INFINITY, total = 0.0, share, kept, old, new
+        for i in range(n):
+            top = max(top, self.weights[k, i])
+        for i in range(n):
+            total += exp(self.weights[k, i] - top)
+        share = log(power) + log(-expm1(-M_LN2 * halves))
+        kept = log(1.0 - power + power * exp2(-halves)) - top - log(total)
+        for i in range(n):
+            old, new = self.weights[k, i] + kept, share + log(self.prior[i])
+            top = max(old, new)
+            # Rounding may make the weight of a lone expert a little more than 1.
+            self.weights[k, i] = min(top + log1p(exp(min(old, new) - top)), 0.0)
 
     cdef double prior_of_current(self) noexcept nogil:
         """Return the prior of a row that uses current predictions, if that of others is 1."""
@@ -652,18 +693,23 @@ cdef class Hedge(Exclusive):
         """Return what `restore` takes, and what ``take()`` returns at the same instant.
 
         The former is the number of samples, that of their labels, log odds, weights, mixed
-        weights, powers, and the state of the variance ratio, which is empty if no label was late.
+        weights, powers, the state of the variance ratio, which is empty if no label was late, and
+        the newest time, NaN if no share is given by time.
         """
         self.acquire()
         try:
             arrays = map(np.array, (self.log_odds, self.weights, self.mixed, self.powers))
             late = () if self.variance_ratio is None else self.variance_ratio.state()
-            return (self.n_samples, self.n_labels, *arrays, late), take and take()
+            learned = self.n_samples, self.n_labels, *arrays, late, self.clock.now
+            return learned, take and take()
         finally:
             self.release()
 
-    def read(self, n_samples, n_labels, log_odds, weights, mixed, powers, late):
-        """Set the state to what bytes hold, or raise ``ValueError``; ``late`` has been checked."""
+    def read(self, n_samples, n_labels, log_odds, weights, mixed, powers, late, now):
+        """Set the state to what bytes hold, or raise ``ValueError``.
+
+        ``late`` and ``now`` have been checked.
+        """
         cdef const double[::1] odds = log_odds, served = mixed, rates = powers
         cdef const double[:, ::1] rows = weights
         cdef Py_ssize_t n = self.prior.shape[0], k, i
@@ -696,9 +742,9 @@ cdef class Hedge(Exclusive):
         require(
             n_labels == n_samples or (n_samples > 0 and late), "only groups have several labels"
         )
-        self.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late)
+        self.restore(n_samples, n_labels, log_odds, weights, mixed, powers, late, now)
 
-    def restore(self, n_samples, n_labels, log_odds, weights, mixed, powers, late):
+    def restore(self, n_samples, n_labels, log_odds, weights, mixed, powers, late, now):
         """Set the state to what `state` returned."""
         if late:
             if self.variance_ratio is None:
@@ -710,6 +756,7 @@ cdef class Hedge(Exclusive):
         self.weights = np.array(weights)
         self.mixed = np.array(mixed)
         self.powers = np.array(powers)
+        self.clock.now = now
 
 
 cdef int check_shares(const double *weights, Py_ssize_t n, bint positive) except -1:

@@ -136,7 +136,7 @@ def expected_metric(
     labels = _as_labels(y, n)
     within = as_within(threshold, "threshold", "[0, 1]")
     chosen = probabilities >= within if decisions is None else as_labels(decisions, n, "decisions")
-    return _expected(probabilities, labels, chosen, as_goal(metric), _as_level(level))
+    return expect(probabilities, labels, chosen, as_goal(metric), _as_level(level))
 
 
 class ExpectedMetric(Cloned):
@@ -280,7 +280,7 @@ class ExpectedMetric(Cloned):
             raise ValueError("a prediction must be added first")
         p, chosen, y = np.array([*self._samples.values()], dtype=np.float64).T
         n_known = min(self._n_labels, self.window)
-        return _expected(p, y, chosen == 1.0, self._goal, self._level, n_known=n_known)
+        return expect(p, y, chosen == 1.0, self._goal, self._level, n_known=n_known)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric!r}): {self.get():,.6f}"
@@ -315,7 +315,7 @@ _SCORES: dict[str, ScoreName] = {
 }
 
 
-def _expected(
+def expect(
     p: Vector,
     y: Vector,
     chosen: NDArray[np.bool_],
@@ -324,7 +324,12 @@ def _expected(
     *,
     n_known: int | None = None,
 ) -> Expected:
-    """Return the expectation and the interval; ``y`` is NaN where it is unknown."""
+    """Return the expectation and the interval; arrays of shape ``(n_samples,)``.
+
+    ``y`` is NaN where it is unknown, ``chosen`` are the decisions, ``goal`` is that of `as_goal`.
+    ``n_known`` is the number of labels that the probabilities were learned from; by default of
+    those in ``y``.
+    """
     unknown = np.isnan(y)
     q = np.where(unknown, p, y)  # the probability of the label 1, given what is known
     if isinstance(goal, Metric):

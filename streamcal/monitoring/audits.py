@@ -4,8 +4,8 @@ Where only some decisions ever get a label, a small share is sent to a person at
 The probability with which a decision is chosen, its *propensity*, is known before the label, and so
 weights 1 / propensity make averages over the labelled decisions averages over all.
 
-The propensity of a decision is the rate, times a correction, times a factor: a quarter, and three
-quarters of how much its label would teach in comparison to the mean of the last decisions::
+The propensity of a decision is the rate, times a correction, times a factor: a half, and half
+of how much its label would teach in comparison to the mean of the last decisions::
 
     interest    1 / cosh(d / 2), d the distance of p from the threshold in log odds: with the
                 threshold ½ it is 2 √(p (1 − p)); up to 4 times as much in segments of few decisions
@@ -43,7 +43,7 @@ from streamcal.calibration.segments import check_fields
 from streamcal.metrics.segment_errors import as_category
 
 _SLACK = 10.0  # so many questions too few double the correction
-_SAME = 0.25  # the part of the propensity that is the same for all decisions
+_SAME = 0.5  # the part of the propensity that is the same for all decisions
 _MEMORY = 1000.0  # the mean interest is that of about so many decisions
 _MOST_SEGMENTS = 10_000  # values of a field that are counted apart
 _THINNEST = 4.0  # how much more a decision of a thin segment counts at most
@@ -73,7 +73,7 @@ class AuditSampler(Locked, Stateful):
         What the random numbers depend on, beside the key of a decision. Who knows it can tell which
         decisions will be asked for.
     floor : float, optional
-        The least propensity, in (0, ``rate``]; by default a quarter of the rate. Weights of asked
+        The least propensity, in (0, ``rate``]; by default half of the rate. Weights of asked
         decisions are at most 1 / ``floor``.
     threshold : float
         Near this probability decisions are asked for more often; in (0, 1).
@@ -101,9 +101,9 @@ class AuditSampler(Locked, Stateful):
     >>> sampler = AuditSampler(0.02, secret="2026")
     >>> audits = [sampler.audit_one(i, (i % 100) / 100) for i in range(10_000)]
     >>> sum(audit.ask for audit in audits)
-    197
+    198
     >>> round(audits[9_950].propensity, 3), round(audits[9_901].propensity, 3)
-    (0.031, 0.011)
+    (0.027, 0.014)
     >>> sampler.audit_one(9_950, 0.5) == audits[9_950]  # asked again
     True
     """
@@ -121,7 +121,7 @@ class AuditSampler(Locked, Stateful):
         self.rate = as_within(rate, "rate", "(0, 1]")
         self.secret = _as_secret(secret)
         self.floor = floor
-        self._floor = self.rate / 4.0 if floor is None else as_within(floor, "floor", "(0, 1]")
+        self._floor = self.rate / 2.0 if floor is None else as_within(floor, "floor", "(0, 1]")
         if self._floor > self.rate:
             raise ValueError(f"`floor` must be at most `rate`, {rate}, got {floor}")
         self.threshold = as_within(threshold, "threshold", "(0, 1)")
@@ -159,6 +159,11 @@ class AuditSampler(Locked, Stateful):
         values = self._values(x)
         with self._mutex:
             return self._find_or_draw(known, probability, values)
+
+    def _check(self, key: Any, x: Any) -> None:
+        """Raise unless `audit_one` accepts a decision."""
+        as_key(key)
+        self._values(x)
 
     def _find_or_draw(self, known: Any, probability: float, values: list[Any]) -> Audit:
         """Return the audit of a decision that was checked."""

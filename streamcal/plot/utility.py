@@ -71,7 +71,7 @@ class UtilityCurveDisplay:
         self,
         utilities: NDArray[np.float64],
         probabilities: NDArray[np.float64],
-        decision: Decision,
+        decision: Decision[np.bool_],
         name: str,
     ) -> None:
         self.utilities = utilities

@@ -13,6 +13,13 @@ from streamcal.durable.timeline import LENGTH, RECENT, TIMELINE, Periods, Timeli
 from streamcal.metrics.log_loss import RULE
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
+from streamcal.report.expected_sections import (
+    Latest,
+    by_threshold,
+    metrics_of_latest,
+    of_latest,
+    verdict_of_latest,
+)
 from streamcal.report.prometheus import Metric, counter, exposition, gauge, loss_metrics
 from streamcal.report.table_sections import Scored, of_sample
 
@@ -59,6 +66,19 @@ class Run:
             return None
         return Scored(raw, calibrated, y, np.arange(1.0, len(y) + 1.0))
 
+    @property
+    def latest(self) -> Latest | None:
+        """The last decisions; None if labels never wait, or as for `recent`."""
+        if self.timeline is None or not len(self.timeline.decisions):
+            return None
+        _, p, y = self.timeline.decisions.T
+        is_known = ~np.isnan(y)
+        if self.join is None and is_known.all():
+            return None
+        if not (np.isin(y[is_known], (0.0, 1.0)).all() and ((p >= 0.0) & (p <= 1.0)).all()):
+            return None
+        return by_threshold(p, y, self.timeline.n_labels, CALIBRATED, "decision")
+
 
 def _read(store: Store, name: str, kind: type[Any]) -> Any:
     """Return a state of a run; None if there is none, or if it is the user's own."""
@@ -73,6 +93,8 @@ def of_run(run: Run) -> list[Section]:
     if run.timeline is None:
         return []
     sections = [_status(run), *_over_time(run.timeline.periods())]
+    if (latest := run.latest) is not None:
+        sections.append(of_latest(latest))
     if (recent := run.recent) is not None:
         n = f"Of the last {len(recent.labels):,} labelled events. "
         scores, reliability = of_sample(recent, RAW, CALIBRATED)
@@ -95,6 +117,8 @@ def verdict_of_run(run: Run) -> tuple[str, ...]:
             f"Of the last {len(recent.labels):,} labelled events: "
             + verdict.reliability_in_words(CALIBRATED, recent.calibrated, recent.labels)
         )
+    if (latest := run.latest) is not None:
+        sentences.append(verdict_of_latest(latest))
     return tuple(sentences)
 
 
@@ -224,6 +248,8 @@ def metrics_of_run(run: Run) -> tuple[Metric, ...]:
         text = "By how much the Brier score is lower after calibration, and bounds on it."
         samples = tuple(({"bound": name}, value) for name, value in gain._asdict().items())
         metrics.append(Metric("brier_gain", "gauge", text, samples))
+    if (latest := run.latest) is not None:
+        metrics += metrics_of_latest(latest)
     on = [({"name": a.name}, float(a.is_on)) for a in alarms_of(run) if a.is_on is not None]
     metrics.append(Metric("alarm", "gauge", "1 while an alarm is on.", tuple(on)))
     if run.timeline.updated is not None:

@@ -262,6 +262,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                 "`calibrator` must forget by samples, since those of scikit-learn have no time, got"
                 f" {shown(calibrator)}; CalibratedClassifier and a calibrator alone learn with `t`"
             )
+        if calibrator.needs_propensity:
+            raise TypeError(f"`calibrator` must need no propensity, got {shown(calibrator)}")
         return make_strategy(calibrator, {})
 
     @staticmethod

@@ -231,6 +231,8 @@ def _maker(calibrator: Any) -> Callable[[], Calibrator]:
         raise TypeError(
             f"`calibrator` must be a Calibrator or make one, got {type(first).__name__}"
         )
+    if first.needs_propensity:
+        raise TypeError(f"`calibrator` must need no propensity, got {show_calibrator(first)}")
     try:
         _read(first.to_bytes())
     except (TypeError, ValueError) as error:  # such as a loss of the user

@@ -183,8 +183,10 @@ class Reader(ABC):
         new_column: str | None,
         batch_size: int,
         while_waiting: Callable[[], None] | None,
+        optional: Sequence[str],
     ) -> None:
-        self._columns, self._new_column, self._batch_size = columns, new_column, batch_size
+        self._columns, self._new_column, self._batch_size = list(columns), new_column, batch_size
+        self._optional = optional  # columns that are read, too, if there are any
         self._while_waiting = while_waiting
         self._standard = is_standard(path)
         self._file: Any
@@ -220,8 +222,12 @@ class Reader(ABC):
         """Yield the rows in order."""
 
     @abstractmethod
-    def writer(self, output: Output) -> Writer:
-        """Return a writer of rows of this table, with the new column, to ``output``."""
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
+        """Return a writer of rows of this table, with the new column, to ``output``.
+
+        ``absent`` is written in place of NaN; an empty text makes an empty cell, or null. If it is
+        None there must be no NaN.
+        """
 
     def _read_block(self) -> bytes:
         """Return the next bytes, none at the end.

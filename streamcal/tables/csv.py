@@ -52,6 +52,7 @@ class CsvReader(Reader):
             self._first, self._state = _Found(b"", rows), START
         self.form = self._names, self._separator
         check_names(self._names, self._columns, self._new_column)
+        self._columns += [name for name in self._optional if name in self._names]
         self._place_of = {name: self._names.index(name) for name in self._columns}
         self._places = np.array(sorted(self._place_of.values()), np.int64)
 
@@ -166,20 +167,32 @@ class CsvReader(Reader):
         ]
         return Chunk(numbers[is_good], columns, faults, _Found(text, good))
 
-    def writer(self, output: Output) -> Writer:
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
-        name = io.StringIO()
-        csv.writer(name, delimiter=self._separator, lineterminator="").writerow([self._new_column])
         separator = self._separator.encode()
-        header = [self._bom, self._header, separator, name.getvalue().encode(), self._line_end]
-        return _CsvWriter(output, b"".join(header), separator, self._line_end)
+        header = [self._bom, self._header, separator, self._cell(self._new_column).encode()]
+        return _CsvWriter(
+            output,
+            b"".join([*header, self._line_end]),
+            separator,
+            self._line_end,
+            self._cell(absent) if absent else absent,
+        )
+
+    def _cell(self, text: str | None) -> str:
+        """Return a cell with a text, in quotes if it needs them."""
+        cell = io.StringIO()
+        csv.writer(cell, delimiter=self._separator, lineterminator="").writerow([text])
+        return cell.getvalue()
 
 
 class _CsvWriter(Writer):
     """Appends a cell to each row, which stays as it is; all lines end as the first does."""
 
-    def __init__(self, output: Output, header: bytes, separator: bytes, line_end: bytes) -> None:
-        self._output, self._header = output, header
+    def __init__(
+        self, output: Output, header: bytes, separator: bytes, line_end: bytes, absent: str | None
+    ) -> None:
+        self._output, self._header, self._absent = output, header, absent
         self._separator, self._line_end = separator, line_end
 
     def write(
@@ -192,7 +205,10 @@ class _CsvWriter(Writer):
         # Not `pa.array`: it imports pandas if that is installed, which takes half a second.
         buffer = pa.py_buffer(np.ascontiguousarray(values, np.float64))
         numbers = pa.Array.from_buffers(pa.float64(), len(values), [None, buffer])
-        _, ends, cells = pc.cast(numbers, pa.string()).buffers()
+        texts = pc.cast(numbers, pa.string())
+        if self._absent is not None:
+            texts = pc.if_else(pc.is_nan(numbers), self._absent, texts)
+        _, ends, cells = texts.buffers()
         self._output.write(
             join_rows(
                 text,

@@ -25,7 +25,8 @@ class NdjsonReader(Reader):
         row, missing = 0, set(self._columns)
         for lines in self._lines():
             rows: list[int] = []
-            columns: dict[str, list[Any]] = {name: [] for name in self._columns}
+            columns: dict[str, list[Any]]
+            columns = {name: [] for name in (*self._columns, *self._optional)}
             faults: list[Fault] = []
             heads: list[bytes] = []
             for line in lines:
@@ -80,23 +81,25 @@ class NdjsonReader(Reader):
             if not block:
                 return
 
-    def writer(self, output: Output) -> Writer:
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
         """Return a writer of rows of this table, with the new column, to ``output``."""
-        return _NdjsonWriter(self._new_column, output)
+        return _NdjsonWriter(self._new_column, output, absent)
 
 
 class _NdjsonWriter(Writer):
     """Inserts a field before the last brace of each line; the rest of the line stays as it is."""
 
-    def __init__(self, new_column: str | None, output: Output) -> None:
+    def __init__(self, new_column: str | None, output: Output, absent: str | None) -> None:
         self._field = f"{json.dumps(new_column)}: "
         self._output = output
+        self._absent = "nan" if absent is None else json.dumps(absent or None)
 
     def write(
         self, chunk: Chunk, values: NDArray[np.float64], keep: NDArray[np.bool_] | None = None
     ) -> None:
         heads = chunk.body if keep is None else compress(chunk.body, keep)
-        tails = (f"{self._field}{value!r}}}\n".encode() for value in values.tolist())
+        texts = (repr(value) if value == value else self._absent for value in values.tolist())
+        tails = (f"{self._field}{text}}}\n".encode() for text in texts)
         self._output.write(b"".join(chain.from_iterable(zip(heads, tails, strict=True))))
 
 

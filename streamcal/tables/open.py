@@ -94,6 +94,7 @@ def open_table(
     format: str | None = None,
     batch_size: int = 65_536,
     while_waiting: Callable[[], None] | None = None,
+    optional: Sequence[str] = (),
 ) -> Reader:
     r"""Open a table for reading; a context manager and an iterable of `Chunk`.
 
@@ -112,6 +113,8 @@ def open_table(
     while_waiting : callable, optional
         Called several times in a second while a pipe is silent, also within a row or the line of
         column names. What it raises is raised here, or by the iteration.
+    optional : sequence of str
+        Other columns, which are read if they exist; in NDJSON, all values may be None.
 
     Raises
     ------
@@ -135,4 +138,6 @@ def open_table(
     readers: dict[str, type[Reader]]
     readers = {"csv": CsvReader, "ndjson": NdjsonReader, "parquet": ParquetReader}
     reader = readers[format_of(path, given=format)]
-    return reader(path, list(dict.fromkeys(columns)), new_column, batch_size, while_waiting)
+    names = list(dict.fromkeys(columns))
+    others = [name for name in optional if name not in names]
+    return reader(path, names, new_column, batch_size, while_waiting, others)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -29,6 +30,7 @@ class ParquetReader(Reader):
         self._schema = self._parquet.schema_arrow
         self.form = self._schema.remove_metadata()
         check_names(self._schema.names, self._columns, self._new_column)
+        self._columns += [name for name in self._optional if name in self._schema.names]
         self.size = self._parquet.metadata.num_rows
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -47,17 +49,21 @@ class ParquetReader(Reader):
                 f"row {self.position + 1}: the file is damaged here: {_one_line(error)}"
             ) from None
 
-    def writer(self, output: Output) -> Writer:
-        """Return a writer of rows of this table, with the new column, to ``output``."""
-        schema = self._schema.append(pa.field(self._new_column, pa.float64()))
-        return _ParquetWriter(output, schema)
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
+        """Return a writer of rows of this table, with the new column, to ``output``.
+
+        The new column has texts if one stands for NaN.
+        """
+        kind = pa.string() if absent else pa.float64()
+        schema = self._schema.append(pa.field(self._new_column, kind))
+        return _ParquetWriter(output, schema, absent)
 
 
 class _ParquetWriter(Writer):
     """Writes a new file from the first row on; one that is written already stays as it is."""
 
-    def __init__(self, output: Output, schema: pa.Schema) -> None:
-        self._output, self._schema = output, schema
+    def __init__(self, output: Output, schema: pa.Schema, absent: str | None) -> None:
+        self._output, self._schema, self._absent = output, schema, absent
         self._is_written = output.tell() > 0
         self._writer: pq.ParquetWriter | None = None
 
@@ -74,6 +80,10 @@ class _ParquetWriter(Writer):
         # Not `pa.array`: it imports pandas if that is installed, which takes half a second.
         buffer = pa.py_buffer(np.ascontiguousarray(values, dtype=np.float64))
         column = pa.Array.from_buffers(pa.float64(), len(values), [None, buffer])
+        if self._absent is not None:
+            kind = self._schema.types[-1]
+            text = pa.scalar(self._absent or None, kind)
+            column = pc.if_else(pc.is_nan(column), text, pc.cast(column, kind))
         batch = pa.RecordBatch.from_arrays([*body.columns, column], schema=self._schema)
         self._begin().write_batch(batch)
 

@@ -101,6 +101,6 @@ class Series:
         """How much there is in the table; None: unknown."""
         return self._reader.size
 
-    def writer(self, output: Output) -> Writer:
+    def writer(self, output: Output, absent: str | None = None) -> Writer:
         """Return a writer of rows of these tables, with the new column, to ``output``."""
-        return self._reader.writer(output)
+        return self._reader.writer(output, absent)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from river import base
 from river.base.typing import ClfTarget
 
-from streamcal._state import as_int, as_list, as_name, pack, require, unpack
+from streamcal._state import as_float, as_int, as_list, as_name, pack, require, unpack
 from streamcal._validation import as_probability, as_weight, check_beside
 from streamcal._whole import Step
 from streamcal.calibration.clock import Time, pack_time, unpack_time
@@ -29,6 +29,8 @@ class Sample(NamedTuple):
         The weight.
     t : datetime, float or None
         The time, if calibrators need it.
+    propensity : float or None
+        The probability with which the label was asked for, if calibrators need it.
     """
 
     raw: Mapping[ClfTarget, float]
@@ -36,6 +38,7 @@ class Sample(NamedTuple):
     y: ClfTarget
     w: float
     t: Time | None = None
+    propensity: float | None = None
 
 
 _KEPT_AFTER_DRIFT = 200  # recent samples that new calibrators learn after an alarm
@@ -127,8 +130,8 @@ class DriftMonitor:
     def freeze(self) -> list[Any]:
         """Return the state as JSON, for `thaw`; the detector must be one that has bytes."""
         recent = [
-            [*(_pairs(part) for part in (probabilities, x)), pack(y), w, pack_time(t)]
-            for probabilities, x, y, w, t in self.recent
+            [*(_pairs(part) for part in (probabilities, x)), pack(y), w, pack_time(t), propensity]
+            for probabilities, x, y, w, t, propensity in self.recent
         ]
         return [self.n_alarms, pack(self.detector), recent]
 
@@ -142,10 +145,13 @@ class DriftMonitor:
             "the drift detector must have the class and parameters of the prototype",
         )
         for sample in as_list(recent, "recent"):
-            probabilities, x, y, w, t = as_list(sample, "a recent sample", 5)
+            probabilities, x, y, w, t, propensity = as_list(sample, "a recent sample", 6)
             raw = {label: as_probability(p, "p") for label, p in _mapping(probabilities).items()}
             label, weight = as_name(unpack(y), "y"), as_weight(w)
-            samples.append(Sample(raw, _mapping(x), label, weight, unpack_time(t)))
+            if propensity is not None:
+                propensity = as_float(propensity, "propensity", 0.0, 1.0)
+            time = unpack_time(t)
+            samples.append(Sample(raw, _mapping(x), label, weight, time, propensity))
         most = self.recent.maxlen or 0
         require(len(samples) <= most, f"there must be at most {most} recent samples")
         self.n_alarms, self.detector = as_int(n_alarms, "n_alarms"), detector

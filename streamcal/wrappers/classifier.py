@@ -329,6 +329,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         *,
         served: Served | Mapping[ClfTarget, float] | None = None,
         t: Time | None = None,
+        propensity: float | None = None,
         **kwargs: Any,
     ) -> None:
         """Predict ``x`` with the model, teach the model, then teach the calibrator the prediction.
@@ -349,6 +350,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             The time at which the sample is learned, for calibrators that forget by time: with a
             late label, that of its arrival. Without it, the feature that ``time`` names. The model
             gets it, too, if its ``learn_one`` accepts it.
+        propensity : float, optional
+            The probability with which this label was asked for, for an `AuditedCalibrator`.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -369,6 +372,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             kwargs["t"] = t
         if needs_time := self._strategy.needs_time:
             t = time_of(x, t, self.time, self._strategy.check_time)
+        needs_propensity = self._strategy.needs_propensity
+        if needs_propensity or propensity is not None:
+            self._strategy.check_propensity(propensity)
         raw, shown, ticket, found = self._recall(x, served, kwargs, (y,))
         strategy, fields = self._strategy.for_labels(raw), self._strategy.fields
         if fields:
@@ -395,13 +401,14 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
 
         steps: Sequence[Step] = ()
         if self._monitor is not None:
-            sample = Sample(raw, self._segments_of(x), y, w, t if needs_time else None)
+            time = t if needs_time else None
+            sample = Sample(raw, self._segments_of(x), y, w, time, propensity)
             current, steps = self._watch(self._monitor, [sample], [shown])
             if current is not self._strategy:  # the calibrators that made the ticket are replaced
                 strategy, ticket = current.for_labels(raw), None
         context = NO_CONTEXT
-        if fields or ticket is not None or needs_time:
-            context = Context(x, ticket, t)
+        if fields or ticket is not None or needs_time or needs_propensity:
+            context = Context(x, ticket, t, propensity)
         learn = strategy.learn_steps(raw, y, w, context)
         take = () if found is None else self._memory.take_steps((found,))
         do_all(*take, *steps, *learn, *self._known.learn_steps(y, self._label_of_column))
@@ -414,6 +421,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         *,
         served: Sequence[Served | Mapping[ClfTarget, float] | None] | None = None,
         t: Time | None = None,
+        propensity: float | None = None,
         **kwargs: Any,
     ) -> None:
         """Learn rows that share an outcome, or nearly so; to the calibrators they are one sample.
@@ -434,6 +442,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             remembered prediction, as there.
         t : datetime or float, optional
             The time at which the rows are learned, as there. Without it, that of the last row.
+        propensity : float, optional
+            The probability with which the labels of all rows were asked for, as there.
         **kwargs
             For the model, if its ``learn_one`` accepts them.
 
@@ -477,6 +487,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             for x in X:  # all rows must have a time
                 last = time_of(x, t, self.time, self._strategy.check_time)
             t = last
+        self._strategy.check_propensity(propensity)
         given = [None] * len(X) if served is None else served
         recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
         left: dict[Hashable, list[int]] = {}
@@ -498,13 +509,16 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             self._call("learn_one", x, label, **kwargs, w=w)
 
         both = zip(recalled, X, y, strict=True)
-        rows = [(raw, label, Context(x, ticket, t)) for (raw, _, ticket, _), x, label in both]
+        rows = [
+            (raw, label, Context(x, ticket, t, propensity))
+            for (raw, _, ticket, _), x, label in both
+        ]
         current = self._strategy
         steps: list[Step] = []
         if self._monitor:
-            part = w / max(len(X), 1)
+            part, time = w / max(len(X), 1), t if needs_time else None
             samples = [
-                Sample(raw, self._segments_of(x), label, part, t if needs_time else None)
+                Sample(raw, self._segments_of(x), label, part, time, propensity)
                 for (raw, label, _), x in zip(rows, X, strict=True)
             ]
             shown = [shown for _, shown, _, _ in recalled]
@@ -788,8 +802,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         strategy, steps = self._strategy, monitor.learn_steps(samples, n_alarms)
         if n_alarms and self.on_drift != "none":
             strategy = strategy.fresh()
-            for raw, x, y, w, t in monitor.recent:
-                strategy.for_labels(raw).learn_one(raw, y, w, Context(x, t=t))
+            for raw, x, y, w, t, propensity in monitor.recent:
+                context = Context(x, t=t, propensity=propensity)
+                strategy.for_labels(raw).learn_one(raw, y, w, context)
             steps.append(partial(setattr, self, "_strategy", strategy))
         return strategy, steps
 
@@ -803,6 +818,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         *,
         served: IntoDataFrame | Mapping[ClfTarget, ArrayLike] | None = None,
         t: Any = None,
+        propensity: ArrayLike | None = None,
         **kwargs: Any,
     ) -> None:
         """Learn a mini-batch: predict all of it, then teach the model and the calibrators.
@@ -821,6 +837,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         t : series or sequence of datetime or float, of shape (n_samples,)
             The time at which each sample is learned, as of `learn_one`. Without it, the column that
             ``time`` names.
+        propensity : array-like of shape (n_samples,), optional
+            The probability with which each label was asked for, for an `AuditedCalibrator`.
         **kwargs
             For the model, if its ``learn_many`` accepts them.
 
@@ -841,6 +859,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         times: Times | None = None
         if self._strategy.needs_time:
             times = times_of(X, len(labels), t, self.time, self._strategy.read_times)
+        of_labels = self._strategy.read_propensities(propensity, len(labels))
         name = "probabilities" if served is None else "served"
         if served is None:
             served = self._predict_raw_many(X, kwargs)
@@ -851,7 +870,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_served(own, self._labels_with(labels))
         raw = self._known.complete_many(own, len(labels))
         values = self._segment_columns(X)
-        contexts = Contexts(values, t=times)
+        contexts = Contexts(values, t=times, propensity=of_labels)
         self._strategy.check_columns(contexts, len(labels))
         if self.sampling_rate is not None:
             check_two_labels((*raw, *set(labels)))
@@ -867,7 +886,9 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         self._label_of_column.update((str(label), label) for label in set(labels))
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
-            samples = map(Sample, *rows, labels, weights.tolist(), times or repeat(None))
+            propensities = repeat(None) if of_labels is None else of_labels.tolist()
+            others = labels, weights.tolist(), times or repeat(None), propensities
+            samples = map(Sample, *rows, *others)
             do_all(*self._watch(self._monitor, samples)[1])
         self._strategy.for_labels(raw).learn_many(raw, labels, weights, contexts)
         do_all(*self._known.group_steps(labels, self._label_of_column, 1.0))

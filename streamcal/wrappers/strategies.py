@@ -33,7 +33,7 @@ from streamcal._state import (
     without_prefix,
 )
 from streamcal._whole import Step, do_all
-from streamcal.calibration.base import Calibrator
+from streamcal.calibration.base import Calibrator, raise_no_propensity
 from streamcal.calibration.clock import Timed, Times
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.joint import JointCalibrator
@@ -54,6 +54,7 @@ class Strategy(ABC):
     """A way to predict with calibrators and to teach them."""
 
     needs_time = False  # whether calibrators need the time at which a sample is learned
+    needs_propensity = False  # whether they need the propensity of a label
 
     @abstractmethod
     def predict_one(self, raw: Raw, x: Features) -> dict[ClfTarget, float]:
@@ -132,6 +133,15 @@ class OwningStrategy(Strategy):
     def check_time(self, t: Any) -> None:
         """Raise unless `learn_one` accepts a time; calibrators of labels have learned the same."""
         self._any()._read_time(t)
+
+    def check_propensity(self, propensity: Any) -> None:
+        """Raise unless `learn_one` accepts a propensity; None where none is needed."""
+        if propensity is not None:
+            raise_no_propensity(type(self._any()).__name__)
+
+    def read_propensities(self, propensity: Any, n_samples: int) -> Any:
+        """Return the propensities of the labels of a batch, or raise; None if none are needed."""
+        self.check_propensity(propensity)
 
     def read_times(self, t: Any, n_samples: int) -> Times | None:
         """Return the times of a batch, or raise."""
@@ -334,6 +344,7 @@ class OneVsRest(OwningStrategy):
         self._binary = Binary(self._calibrators)
         self.makes_tickets = prototype.makes_tickets
         self.needs_time = self._binary.needs_time = prototype.needs_time
+        self.needs_propensity = prototype.needs_propensity
         self.fields = tuple(prototype.fields)
 
     @property
@@ -362,6 +373,12 @@ class OneVsRest(OwningStrategy):
 
     def _any(self) -> Timed:
         return next(iter(self._calibrators.by_label.values()), self._calibrators.unlearned)
+
+    def check_propensity(self, propensity: Any) -> None:
+        self._calibrators.unlearned._read_propensity(propensity)
+
+    def read_propensities(self, propensity: Any, n_samples: int) -> Any:
+        return self._calibrators.unlearned._read_propensities(propensity, np.zeros(n_samples))
 
     def learn_steps(
         self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
@@ -483,7 +500,8 @@ class HedgedJointly(OneVsRest):
         if len(raw) < 3:
             return super().learn_steps(raw, y, w, context)
         one_vs_rest, of_joint = self._read_joint(raw, context)
-        steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint)
+        t = self._any()._read_time(context.t).seconds
+        steps = self._joint.learn_steps(raw, one_vs_rest, y, w, of_joint, t)
         own = None if context.ticket is None else Ticket(context.ticket[0])
         return [*steps, *super().learn_steps(raw, y, w, context.with_ticket(own))]
 
@@ -496,7 +514,8 @@ class HedgedJointly(OneVsRest):
                 for raw, y, context in many
                 for own, of_joint in [self._read_joint(raw, context)]
             ]
-            steps = self._joint.group_steps(joint, w)
+            t = self._any()._read_time(rows[-1][2].t).seconds
+            steps = self._joint.group_steps(joint, w, t)
         return [*steps, *super().group_steps(rows, w)]
 
     def _owns(self, ticket: Ticket) -> tuple[Any, ...]:

@@ -1,0 +1,480 @@
+"""Calibration where only some samples are labelled, and the score or the past decides which.
+
+A sample whose label was asked for with probability π, its *propensity*, stands for 1 / π samples.
+If only the score, the fields and the past decide, samples of one score are labelled at random, so a
+map that is free at each score is right without weights. What is pooled is not: a curve with two
+parameters, a prior, the weights of a hedge, and any map if the selection knows more than the score.
+
+A weight of 1 / π would undo the bounds of all learners, which need weights of at most 1. So the
+weight is floor / π, where the floor is the least propensity there is. Frequently labelled samples
+then count little, and a change that they show is learned late. So there are two maps::
+
+    scores → all labels alike → correction, by propensity
+    scores → by propensity
+
+The first follows what changes in all labels, and corrects what the selection hides, which mostly
+stays. It does not change a map that is right. The second does not depend on what is learned from
+labels that were selected. Which of the two is better depends on the stream, so they are mixed by
+what they predicted for a sample of all samples.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal._frames import like_given
+from streamcal._locked import Locked
+from streamcal._state import Arrays, Fields, fill, nested, prefixed, without_prefix
+from streamcal._validation import (
+    SMALLEST,
+    as_number,
+    as_probability,
+    as_vector,
+    as_weight,
+    as_weights,
+    as_within,
+    check_same_length,
+)
+from streamcal._whole import Step, do_all
+from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.clock import Time
+from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
+from streamcal.calibration.hedged import HedgedCalibrator
+from streamcal.calibration.mixture import Mixture
+from streamcal.calibration.probability import ProbabilityCalibrator, as_label
+from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
+from streamcal.kernels.expert import Expert
+from streamcal.notebook.shape import Samples, Shape
+
+_NAMES = ("all labels, corrected", "by propensity")
+_CLONES = ("alike", "corrected", "weighted")
+_CLIP = 1e-6  # predictions are clipped to [_CLIP, 1 − _CLIP]
+_SHARES = (0.0, 0.001, 0.01)
+
+
+class _Tickets(NamedTuple):
+    """What was served: the answer of all labels alike, and the tickets of all parts."""
+
+    p: float
+    alike: Ticket | None
+    corrected: Ticket | None
+    weighted: Ticket | None
+    mixed: Ticket
+
+
+class AuditedCalibrator(Locked, ProbabilityCalibrator):
+    """Calibrate for all samples, where some are labelled with a known probability.
+
+    Parameters
+    ----------
+    calibrator : Calibrator, optional
+        The prototype, of which there are three clones; it must accept scores and labels in [0, 1].
+        By default a `HedgedCalibrator`.
+    floor : float
+        The least propensity, in (0, 1]. The default is that of an `AuditSampler` with its default
+        rate.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    A *propensity* π is the probability with which the label of a sample was asked for: known when
+    the sample was served, from the score, the fields and the past alone, and 1 for samples that are
+    always labelled. `learn_one` must get it with each label.
+
+    One clone learns all labels alike, which is right where the labels of a score are those of any
+    sample of this score. A second one maps its answers, and a third one the scores; both learn with
+    the weights floor / π, which is right for any selection with known propensities. These two are
+    mixed as in a `HedgedCalibrator`, by their likelihood with the weights floor / π.
+
+    *Cost of being wrong.* If labels come at once, the sum of floor / π times the log loss is at
+    most that of the better of the two plus ln 2 + ln 3 = 1.8. Divided by the floor, the sum on the
+    left is an unbiased estimate of the log loss of all samples. For this estimate the bound is
+    1.8 / floor, and the bound ln N of a hedge of N calibrators becomes ln N / floor.
+
+    Samples that never get a label, not even by an audit, are not learned. Labels that come together
+    are learned one by one; for rows that share an outcome call `learn_group`.
+
+    References
+    ----------
+    Horvitz & Thompson, *A Generalization of Sampling Without Replacement from a Finite Universe*,
+    Journal of the American Statistical Association 47, 1952, for the weights 1 / π.
+
+    Examples
+    --------
+    In the north, where the label 1 is common, all samples are labelled; elsewhere one in fifty. The
+    score does not know the region:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> calibrator = AuditedCalibrator(floor=0.02)
+    >>> for _ in range(20_000):
+    ...     is_north = rng.random() < 0.2
+    ...     propensity = 1.0 if is_north else 0.02
+    ...     if rng.random() < propensity:
+    ...         y = rng.random() < (0.9 if is_north else 0.4)
+    ...         calibrator.learn_one(0.5, y, propensity=propensity)
+    >>> round(calibrator.predict_one(0.5), 1)  # 0.2 · 0.9 + 0.8 · 0.4
+    0.5
+    """
+
+    makes_tickets = True
+    needs_propensity = True
+
+    def __init__(self, calibrator: Calibrator | None = None, *, floor: float = 0.01) -> None:
+        prototype = HedgedCalibrator() if calibrator is None else calibrator
+        check_calibrator(prototype, fields=True)
+        self.calibrator = calibrator
+        self.floor = as_within(floor, "floor", "(0, 1]")
+        self.fields = tuple(prototype.fields)
+        if prototype.needs_time:
+            self.needs_time = True
+        self._alike, self._corrected = prototype.clone(), prototype.clone()
+        self._weighted = prototype.clone()
+        for own in (self._alike, self._corrected, self._weighted):
+            own._look_for_no_bursts()  # the mixture would learn one by one beside them
+        self._mixture = Mixture([Expert()] * 2, _SHARES, np.array([0.5, 0.5]), _CLIP, -1)
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples have been learned; a group counts as one."""
+        return self._mixture.n_samples
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the two calibrators; they sum to 1."""
+        with self._mutex:
+            return dict(zip(_NAMES, self._mixture.weights, strict=True))
+
+    # One sample -----------------------------------------------------------------------------------
+
+    def predict_one(self, score: float, x: FieldValues | None = None) -> float:
+        """Return the calibrated probability of a score in [0, 1].
+
+        ``x`` has the values of ``fields``, if the calibrator has any.
+        """
+        p, given = as_probability(score), self._given_x(x)
+        with self._mutex:
+            return self._mixed(p, self._answers(self._answer_alike(p, given), p, given))
+
+    def serve_one(self, score: float, x: FieldValues | None = None) -> Prediction:
+        """Return `predict_one`, and the ticket to pass back with the label.
+
+        Examples
+        --------
+        >>> calibrator = AuditedCalibrator(floor=0.02)
+        >>> p, ticket = calibrator.serve_one(0.3)
+        >>> calibrator.learn_one(0.8, 1, propensity=1.0)  # meanwhile
+        >>> calibrator.learn_one(0.3, 0, ticket=ticket, propensity=0.02)
+        >>> calibrator.n_samples
+        2
+        """
+        p, given = as_probability(score), self._given_x(x)
+        with self._mutex:
+            alike, of_alike = self._alike.serve_one(p, **given)
+            corrected, of_corrected = self._corrected.serve_one(self._checked(alike), **given)
+            weighted, of_weighted = self._weighted.serve_one(p, **given)
+            answers = self._checked(corrected), self._checked(weighted)
+            value = self._mixed(p, answers)
+            rows = np.asarray(self._mixture.kernel.rows()) @ np.array(answers)
+            mixed = self.n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
+            own = (each and tuple(each) for each in (of_alike, of_corrected, of_weighted))
+            parts = (alike, *own, mixed)
+        return Prediction(value, Ticket(parts))
+
+    def learn_one(
+        self,
+        score: float,
+        y: float,
+        w: float = 1.0,
+        *,
+        x: FieldValues | None = None,
+        ticket: Ticket | None = None,
+        t: Time | None = None,
+        propensity: float | None = None,
+    ) -> None:
+        """Learn the label of a sample.
+
+        Parameters
+        ----------
+        score : float
+            The model's probability, in [0, 1].
+        y : float or bool
+            The label, in [0, 1].
+        w : float
+            The weight, from 1e-60 to 1e60.
+        x : mapping, optional
+            As for `predict_one`.
+        ticket : Ticket, optional
+            The ticket of `serve_one`, if the label is late.
+        t : datetime or float, optional
+            The time at which it is learned, if the calibrator forgets by time.
+        propensity : float
+            The probability with which this label was asked for, in [``floor``, 1].
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is missing or out of range; nothing is learned.
+        """
+        with self._mutex:
+            do_all(*self._steps(score, y, w, Context(x, ticket, t, propensity)))
+
+    def _learn_steps(
+        self, score: float, y: float, w: float, context: Context = NO_CONTEXT
+    ) -> Sequence[Step]:
+        if type(self).learn_one is not AuditedCalibrator.learn_one:
+            return super()._learn_steps(score, y, w, context)
+        return self._steps(score, y, w, context)
+
+    def _steps(self, score: float, y: float, w: float, context: Context) -> list[Step]:
+        """Return what learns a sample."""
+        p, label, weight = as_probability(score), as_label(y), as_weight(w)
+        part = self._part(weight, self._read_propensity(context.propensity))
+        kind = self._read_time(context.t).kind
+        given = self._given_x(context.x)
+        if context.ticket is None:
+            q = self._answer_alike(p, given)
+            known = _Tickets(q, None, None, None, Ticket())
+            current = self._answers(q, p, given)
+            learn = self._mixture.learn_steps(label, part, current=np.array(current))
+        else:
+            known = self._read_ticket(context.ticket)
+            now = self._answers(self._answer_alike(p, given), p, given)
+            learn = self._mixture.learn_steps(label, part, known.mixed, current=np.array(now))
+        return [
+            *self._alike._learn_steps(p, label, weight, context.with_ticket(known.alike)),
+            *self._corrected._learn_steps(
+                known.p, label, part, context.with_ticket(known.corrected)
+            ),
+            *self._weighted._learn_steps(p, label, part, context.with_ticket(known.weighted)),
+            *learn,
+            *self._kind_steps(kind),
+        ]
+
+    def _read_propensity(self, propensity: Any) -> float:
+        """Return the propensity of a label, or raise."""
+        return as_propensity(propensity, self.floor)
+
+    def _part(self, w: float, propensity: float) -> float:
+        """Return the weight of a sample among all samples."""
+        return max(w * (self.floor / propensity), SMALLEST)
+
+    def _answer_alike(self, p: float, given: dict[str, Any]) -> float:
+        """Return the probability by all labels alike."""
+        return self._checked(self._alike.predict_one(p, **given))
+
+    def _answers(self, alike: float, p: float, given: dict[str, Any]) -> tuple[float, float]:
+        """Return the two probabilities of a score, whose probability by all labels is known."""
+        corrected = self._corrected.predict_one(alike, **given)
+        return self._checked(corrected), self._checked(self._weighted.predict_one(p, **given))
+
+    def _mixed(self, p: float, answers: tuple[float, float]) -> float:
+        """Return the mixture of two probabilities of a score; before the first label, the score."""
+        if not self.n_samples:
+            return p
+        pairs = zip(self._mixture.weights, answers, strict=True)
+        total = sum(weight * min(max(q, _CLIP), 1.0 - _CLIP) for weight, q in pairs)
+        return min(max(total, _CLIP), 1.0 - _CLIP)
+
+    def _checked(self, answer: float) -> float:
+        """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
+        if answer != answer:
+            raise ValueError(f"`calibrator` must predict numbers, got NaN from {self._alike!r}")
+        return answer
+
+    def _read_ticket(self, ticket: Any) -> _Tickets:
+        """Return the tickets of the parts, or raise."""
+        check_ticket_type(ticket)
+        try:
+            p, *own, mixed = ticket
+            alike, corrected, weighted = (each and Ticket(each) for each in own)
+            known = _Tickets(as_probability(p), alike, corrected, weighted, Ticket(mixed))
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"`ticket` must be a ticket of this calibrator's `serve_one`, got {ticket!r}"
+            ) from None
+        self._mixture.read(known.mixed)
+        clones = self._alike, self._corrected, self._weighted
+        for clone, of_clone in zip(clones, (alike, corrected, weighted), strict=True):
+            if of_clone is not None:
+                clone._check_ticket(of_clone)
+        return known
+
+    def _check_ticket(self, ticket: Any) -> None:
+        with self._mutex:
+            self._read_ticket(ticket)
+
+    def _check_fields(self, x: Any) -> None:
+        self._alike._check_fields(x)
+
+    # Many samples ---------------------------------------------------------------------------------
+
+    def learn_many(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
+        propensity: ArrayLike | None = None,
+    ) -> None:
+        """Learn samples in the order given, each with its propensity."""
+        self.predict_learn_many(scores, y, w, x=x, t=t, propensity=propensity)
+
+    def predict_learn_many(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike | None = None,
+        *,
+        x: Any = None,
+        t: Any = None,
+        propensity: ArrayLike | None = None,
+    ) -> NDArray[np.float64]:
+        """Predict each sample, then learn it, in the order given; see `Calibrator`.
+
+        ``propensity`` has shape ``(n_samples,)``. A sample whose label is NaN is only predicted;
+        its propensity does not matter.
+        """
+        vector = as_vector(scores, "scores")
+        labels, weights = as_vector(y, "y", finite=False), as_weights(w, len(vector))
+        check_same_length(labels, len(vector), "y")
+        checked = self._check_known(vector, labels, weights)
+        of_labels = self._read_propensities(propensity, labels)
+        read = self._read_contexts(Contexts(x, t=t, propensity=of_labels), len(vector))
+        return like_given(self._predict_learn_read(read, checked, labels, weights), scores)
+
+    def _read_propensities(self, propensity: Any, labels: NDArray[np.float64]) -> Any:
+        known = ~np.isnan(labels)
+        if propensity is None:
+            self._read_propensity(None)  # raises
+        checked = np.array(as_vector(propensity, "propensity", finite=False))
+        check_same_length(checked, len(labels), "propensity")
+        for at in np.flatnonzero(known & ~((checked >= self.floor) & (checked <= 1.0)))[:1]:
+            self._read_propensity(checked[at])  # raises
+        return np.where(known, checked, np.nan)
+
+    def learn_group(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        w: float = 1.0,
+        *,
+        x: Sequence[FieldValues] | None = None,
+        tickets: Sequence[Ticket | None] | None = None,
+        t: Time | None = None,
+        propensity: float | None = None,
+    ) -> None:
+        """Learn rows that share an outcome as one sample; see `Calibrator`.
+
+        ``propensity`` is that of all rows: their labels were asked for together.
+
+        Examples
+        --------
+        >>> calibrator = AuditedCalibrator(floor=0.02)
+        >>> calibrator.learn_group([0.6] * 90, [1] * 90, propensity=0.5)
+        >>> calibrator.n_samples
+        1
+        """
+        with self._mutex:
+            do_all(*self._steps_of_group(scores, y, w, Contexts(x, tickets, t, propensity)))
+
+    def _group_steps(
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
+    ) -> Sequence[Step]:
+        if type(self).learn_group is not AuditedCalibrator.learn_group:
+            given = {"x": contexts.x, "tickets": contexts.ticket, "t": contexts.t}
+            learn = partial(self.learn_group, propensity=contexts.propensity, **given)
+            return [partial(learn, scores, y, w)]
+        return self._steps_of_group(scores, y, w, contexts)
+
+    def _steps_of_group(
+        self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
+    ) -> Sequence[Step]:
+        """Return what learns rows that share an outcome."""
+        vector, labels, _ = self._check_samples(scores, y, None)
+        rows = [*contexts.rows(len(vector), fields=bool(self.fields))]
+        weight, scores_of = as_weight(w), vector.tolist()
+        if len(rows) < 2:  # learned as any other sample
+            samples = zip(scores_of, labels.tolist(), rows, strict=True)
+            return [step for p, label, c in samples for step in self._steps(p, label, w, c)]
+        part = self._part(weight, self._read_propensity(contexts.propensity))
+        kind = self._read_time(contexts.t).kind
+        # All rows are predicted before any of them is learned.
+        served = [
+            self._read_ticket(c.ticket or self.serve_one(p, **self._given_x(c.x)).ticket)
+            for p, c in zip(scores_of, rows, strict=True)
+        ]
+        alike, *own, mixed = zip(*served, strict=True)
+        steps: list[Step] = []
+        for clone, of_scores, v, tickets in (
+            (self._alike, vector, weight, own[0]),
+            (self._corrected, np.array(alike), part, own[1]),
+            (self._weighted, vector, part, own[2]),
+        ):
+            steps += clone._group_steps(of_scores, labels, v, contexts._replace(ticket=tickets))
+        current = np.full(2, 0.5)  # not used: all rows were served
+        steps += self._mixture.group_steps(labels.tolist(), part, mixed, current=current)
+        return [*steps, *self._kind_steps(kind)]
+
+    # Shown and saved ------------------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, Any]:
+        return {"floor": self.floor}
+
+    def _weights_shown(self) -> dict[str, float]:
+        return self.weights
+
+    def _shape(self) -> Shape:
+        return self._alike._shape() if self.fields else super()._shape()
+
+    def _kept_scores(self) -> Samples:
+        return self._alike._kept_scores()
+
+    def _describe(self) -> NoReturn:
+        raise TypeError(
+            "`export` can't bound the error of an AuditedCalibrator, whose map is a map of a map"
+        )
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        with self._mutex:
+            of_mixture, arrays, _ = self._mixture.freeze()
+            own = {name: nested(getattr(self, f"_{name}")) for name in _CLONES}
+        fields = {"mixture": of_mixture, **self._freeze_kind()}
+        return fields, {**prefixed("mixture", arrays), **own}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        for name in _CLONES:
+            fill(getattr(self, f"_{name}"), arrays, name)
+        self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
+        self._thaw_kind(fields)
+
+
+def as_propensity(propensity: Any, floor: float) -> float:
+    """Return the probability with which a label was asked for, or raise.
+
+    Examples
+    --------
+    >>> as_propensity(1, 0.02)
+    1.0
+    """
+    if propensity is None:
+        raise TypeError(
+            "`propensity` must be the probability with which the label was asked for, got None;"
+            " pass propensity=1.0 for a sample that is always labelled"
+        )
+    number = as_number(propensity, "propensity")
+    if not floor <= number <= 1.0:
+        raise ValueError(
+            f"`propensity` must be from {floor:g}, the `floor` of this calibrator, to 1, got"
+            f" {propensity}"
+        )
+    return number

@@ -1,0 +1,436 @@
+"""Calibration where some labels are asked for with known probabilities."""
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import linear_model, naive_bayes
+from sklearn.linear_model import LogisticRegression
+
+from streamcal import (
+    CalibratedClassifier,
+    CalibratedRegressor,
+    HedgedCalibrator,
+    IsotonicCalibrator,
+    KeyedCalibrator,
+    PlattCalibrator,
+    SegmentCalibrator,
+    TopLabelCalibrator,
+    VoteClassifier,
+)
+from streamcal.calibration import AuditedCalibrator
+from streamcal.calibration.tickets import Ticket
+from streamcal.durable import Event, LabelJoin, Store, run
+from streamcal.monitoring import AuditSampler, CalibrationDrift
+from streamcal.sklearn import OnlineCalibratedClassifier
+
+FLOOR = 0.05
+BAD: list[tuple[Any, type[Exception], str]] = [
+    (None, TypeError, "`propensity` must be the probability with which the label was asked for"),
+    (0.0, ValueError, "`propensity` must be from 0.05, the `floor` of this calibrator, to 1"),
+    (0.049, ValueError, "got 0.049"),
+    (1.001, ValueError, "to 1, got 1.001"),
+    (math.nan, ValueError, "got nan"),
+    ("0.5", TypeError, "`propensity` must be a number"),
+]
+
+Sample = tuple[float, float, float, float]
+
+
+def stream(seed: int, n: int) -> Iterator[Sample]:
+    """Labelled samples (score, label, weight, propensity); the selection knows a hidden segment."""
+    rng = np.random.default_rng(seed)
+    while n:
+        score, hidden = rng.random(), rng.random() < 0.3
+        propensity = 1.0 if hidden else max(FLOOR, 0.4 * score)
+        if rng.random() >= propensity:
+            continue
+        n -= 1
+        label = rng.random() < (0.5 + 0.5 * score if hidden else score**2)
+        yield float(score), float(label), float(rng.choice([1.0, 0.5])), float(propensity)
+
+
+class Slow:
+    """The definition, for labels that come at once: two maps, mixed by their likelihood."""
+
+    def __init__(self, calibrator: Any) -> None:
+        self.alike, self.corrected, self.weighted = (calibrator.clone() for _ in range(3))
+        self.shares = (0.0, 0.001, 0.01)
+        self.weights = [np.array([0.5, 0.5]) for _ in self.shares]
+        self.likelihood = np.ones(len(self.shares))
+
+    def answers(self, score: float) -> Any:
+        corrected = self.corrected.predict_one(self.alike.predict_one(score))
+        return np.array([corrected, self.weighted.predict_one(score)]).clip(1e-6, 1.0 - 1e-6)
+
+    def predict_one(self, score: float) -> float:
+        of_rows = np.array([row @ self.answers(score) for row in self.weights])
+        return float(self.likelihood @ of_rows / self.likelihood.sum())
+
+    def learn_one(self, score: float, y: float, w: float, propensity: float) -> None:
+        part = w * FLOOR / propensity
+        p = self.answers(score)
+        hit = np.where(y == 1.0, p, 1.0 - p)
+        for k, (share, row) in enumerate(zip(self.shares, self.weights, strict=True)):
+            self.likelihood[k] *= (row @ hit) ** part
+            posterior = row * hit**part
+            self.weights[k] = (1.0 - share) * posterior / posterior.sum() + share * 0.5
+        self.corrected.learn_one(self.alike.predict_one(score), y, part)
+        self.alike.learn_one(score, y, w)
+        self.weighted.learn_one(score, y, part)
+
+
+@pytest.mark.parametrize(
+    "calibrator", [PlattCalibrator(), IsotonicCalibrator(window=50), HedgedCalibrator()]
+)
+def test_it_is_two_calibrators_mixed_by_their_likelihood(calibrator: Any) -> None:
+    fast, slow = AuditedCalibrator(calibrator, floor=FLOOR), Slow(calibrator)
+    for score, y, w, propensity in stream(1, 400):
+        if fast.n_samples:
+            assert fast.predict_one(score) == pytest.approx(slow.predict_one(score), abs=1e-9)
+        fast.learn_one(score, y, w, propensity=propensity)
+        slow.learn_one(score, y, w, propensity)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_weighted_loss_is_near_that_of_the_better_one(seed: int) -> None:
+    mixed, parts = AuditedCalibrator(PlattCalibrator(), floor=FLOOR), Slow(PlattCalibrator())
+    losses = np.zeros(3)
+    for score, y, _, propensity in stream(seed, 3_000):
+        p = np.array([mixed.predict_one(score), *parts.answers(score)]).clip(1e-6, 1.0 - 1e-6)
+        losses -= FLOOR / propensity * np.log(p if y else 1.0 - p)
+        mixed.learn_one(score, y, propensity=propensity)
+        parts.learn_one(score, y, 1.0, propensity)
+    assert losses[0] <= min(losses[1:]) + math.log(2.0) + math.log(3.0) + 1e-9
+
+
+def test_a_selection_that_knows_more_than_the_score_is_undone() -> None:
+    calibrator, ignorant = AuditedCalibrator(floor=FLOOR), HedgedCalibrator()
+    for score, y, _, propensity in stream(4, 20_000):
+        calibrator.learn_one(score, y, propensity=propensity)
+        ignorant.learn_one(score, y)
+    grid = np.linspace(0.1, 0.9, 9)
+    truth = 0.3 * (0.5 + 0.5 * grid) + 0.7 * grid**2
+    error = np.abs(calibrator.predict_many(grid) - truth).max()
+    assert error < 0.06
+    assert np.abs(ignorant.predict_many(grid) - truth).max() > 2.0 * error
+
+
+def test_a_batch_is_its_samples_one_by_one() -> None:
+    samples = [*stream(2, 60)]
+    scores, y, w, propensity = map(np.array, zip(*samples, strict=True))
+    y[::7] = np.nan  # only predicted, whatever the propensity
+    propensity[::7] = 7.0
+    batch, each = AuditedCalibrator(floor=FLOOR), AuditedCalibrator(floor=FLOOR)
+    answers = []
+    for i, score in enumerate(scores):
+        answers.append(each.predict_one(score))
+        if y[i] == y[i]:
+            each.learn_one(score, y[i], w[i], propensity=propensity[i])
+    served = batch.predict_learn_many(pd.Series(scores), y, w, propensity=propensity)
+    assert served.tolist() == answers
+    assert batch.to_bytes() == each.to_bytes()
+
+
+@pytest.mark.parametrize("late", [0, 1, 30])
+def test_late_labels_and_their_tickets(late: int) -> None:
+    calibrator = AuditedCalibrator(floor=FLOOR)
+    without = AuditedCalibrator(floor=FLOOR)
+    waiting: list[Any] = []
+    for i, (score, y, w, propensity) in enumerate(stream(3, 300)):
+        p, ticket = calibrator.serve_one(score)
+        assert p == calibrator.predict_one(score)
+        kept = json.loads(json.dumps(ticket and ticket.to_json()))
+        waiting.append((score, y, w, propensity, kept))
+        if i >= late:
+            score, y, w, propensity, kept = waiting.pop(0)
+            calibrator.learn_one(score, y, w, ticket=Ticket.from_json(kept), propensity=propensity)
+            without.learn_one(score, y, w, propensity=propensity)
+        if i == 150:
+            calibrator = AuditedCalibrator.from_bytes(calibrator.to_bytes())
+    same = calibrator.predict_one(0.3) == pytest.approx(without.predict_one(0.3), abs=1e-12)
+    assert same == (late == 0)
+
+
+@pytest.mark.parametrize(("bad", "error", "message"), BAD)
+def test_a_bad_propensity_changes_nothing(bad: Any, error: type[Exception], message: str) -> None:
+    calibrator = AuditedCalibrator(floor=FLOOR)
+    calibrator.learn_one(0.3, 1, propensity=0.5)
+    model = CalibratedClassifier(linear_model.LogisticRegression(), calibrator.clone())
+    model.learn_one({"a": 1.0}, True, propensity=0.5)
+    keyed = KeyedCalibrator(calibrator.clone())
+    before = calibrator.to_bytes(), model.to_bytes(), dict(model.classifier.weights)
+    many = None if bad is None else [0.5, bad]
+    for call in (
+        lambda: calibrator.learn_one(0.4, 0, propensity=bad),
+        lambda: calibrator.learn_group([0.4, 0.5], [0, 0], propensity=bad),
+        lambda: calibrator.learn_many([0.4, 0.5], [0, 0], propensity=many),
+        lambda: model.learn_one({"a": 2.0}, False, propensity=bad),
+        lambda: model.learn_group([{"a": 2.0}] * 2, [False] * 2, propensity=bad),
+        lambda: model.learn_many(
+            pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([True, False]), propensity=many
+        ),
+        lambda: keyed.learn_one("k", 0.4, 0, propensity=bad),
+        lambda: keyed.learn_many(["k", "k"], [0.4, 0.5], [0, 0], propensity=many),
+    ):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call()
+        if not isinstance(bad, str):
+            assert isinstance(raised.value, error)
+            assert message in str(raised.value)
+        assert "`propensity` must" in str(raised.value)
+    assert (calibrator.to_bytes(), model.to_bytes(), dict(model.classifier.weights)) == before
+    assert not len(keyed)
+
+
+def test_lengths_must_be_equal() -> None:
+    with pytest.raises(ValueError, match="`propensity` must have one value per score"):
+        AuditedCalibrator().learn_many([0.4, 0.5], [0, 1], propensity=[0.5])
+
+
+@pytest.mark.parametrize("floor", [0.0, -1.0, 1.5, math.nan])
+def test_a_bad_floor_is_refused(floor: float) -> None:
+    with pytest.raises(ValueError, match="`floor` must lie in"):
+        AuditedCalibrator(floor=floor)
+
+
+def test_others_take_no_propensity() -> None:
+    model = CalibratedClassifier(linear_model.LogisticRegression(), PlattCalibrator())
+    keyed = KeyedCalibrator(PlattCalibrator())
+    table = pd.DataFrame({"a": [1.0]})
+    for call in (
+        lambda: model.learn_one({"a": 1.0}, True, propensity=0.5),
+        lambda: model.learn_group([{"a": 1.0}], [True], propensity=0.5),
+        lambda: model.learn_many(table, pd.Series([True]), propensity=[0.5]),
+        lambda: keyed.learn_one("k", 0.5, 1, propensity=0.5),
+        lambda: keyed.learn_many(["k"], [0.5], [1], propensity=[0.5]),
+        lambda: run([Event(0.5, 1.0, propensity=0.5)], PlattCalibrator(), lambda *_: None, None),
+    ):
+        with pytest.raises(TypeError, match=r"a PlattCalibrator takes none; AuditedCalibrator\("):
+            call()
+    assert not model.calibrators
+    assert not len(keyed)
+
+
+def test_what_can_not_hold_it_says_so() -> None:
+    own = AuditedCalibrator()
+    for make in (
+        lambda: HedgedCalibrator([own]),
+        lambda: SegmentCalibrator(["a"], base=own),
+        lambda: TopLabelCalibrator(own),
+        lambda: AuditedCalibrator(own),
+        lambda: CalibratedRegressor(linear_model.LinearRegression(), own),
+        lambda: VoteClassifier(naive_bayes.GaussianNB(), own),
+        lambda: OnlineCalibratedClassifier(LogisticRegression(), own).fit([[0.0], [1.0]], [0, 1]),
+    ):
+        with pytest.raises(TypeError, match="must"):
+            make()
+
+
+def test_fields_and_groups() -> None:
+    calibrator = AuditedCalibrator(SegmentCalibrator(["shop"]), floor=FLOOR)
+    assert calibrator.fields == ("shop",)
+    for i in range(300):
+        shop, y = "ab"[i % 2], float(i % 2)
+        x = {"shop": shop}
+        _, ticket = calibrator.serve_one(0.5, x)
+        calibrator.learn_one(0.5, y, x=x, ticket=ticket, propensity=0.5)
+    low, high = (calibrator.predict_one(0.5, {"shop": shop}) for shop in "ab")
+    assert low < 0.2 < 0.8 < high
+    n = calibrator.n_samples
+    calibrator.learn_group([0.5] * 3, [1] * 3, x=[{"shop": "a"}] * 3, propensity=1.0)
+    assert calibrator.n_samples == n + 1
+    assert calibrator.predict_one(0.5, {"shop": "a"}) > low
+
+
+def test_copies_learn_on_like_the_original() -> None:
+    calibrator = AuditedCalibrator(floor=FLOOR)
+    for score, y, w, propensity in stream(5, 50):
+        calibrator.learn_one(score, y, w, propensity=propensity)
+    twins = [copy.deepcopy(calibrator), AuditedCalibrator.from_bytes(calibrator.to_bytes())]
+    for score, y, w, propensity in stream(6, 50):
+        for each in (calibrator, *twins):
+            each.learn_one(score, y, w, propensity=propensity)
+    assert {each.to_bytes() for each in twins} == {calibrator.to_bytes()}
+    assert calibrator.clone().n_samples == 0
+    assert calibrator.clone().floor == FLOOR
+
+
+def test_there_is_no_export_but_a_clear_error() -> None:
+    with pytest.raises(TypeError, match="bound the error of an AuditedCalibrator"):
+        AuditedCalibrator().export("json")
+
+
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_a_wrapper_passes_propensities_on(n_labels: int) -> None:
+    labels = [False, True] if n_labels == 2 else ["a", "b", "c"]
+    rng = np.random.default_rng(8)
+    model = CalibratedClassifier(naive_bayes.GaussianNB(), AuditedCalibrator(floor=FLOOR))
+    plain = CalibratedClassifier(naive_bayes.GaussianNB())
+    for i in range(200):
+        y = labels[i % n_labels]
+        x = {"v": rng.normal(i % n_labels)}
+        served = model.serve_one(x)
+        if i % 3:
+            model.learn_one(x, y, served=served, propensity=float(rng.uniform(FLOOR, 1.0)))
+            plain.learn_one(x, y)
+    assert sum(model.predict_proba_one({"v": 1.0}).values()) == pytest.approx(1.0)
+    learned = {label: each.n_samples for label, each in model.calibrators.items()}
+    assert learned == {label: each.n_samples for label, each in plain.calibrators.items()}
+
+
+def test_calibrators_after_an_alarm_learn_with_propensities() -> None:
+    model = CalibratedClassifier(
+        naive_bayes.GaussianNB(), AuditedCalibrator(floor=FLOOR), drift_detector=CalibrationDrift()
+    )
+    rng = np.random.default_rng(9)
+    for i in range(1_500):
+        v = rng.normal()
+        y = bool(v > 0.0) if i < 750 else bool(v < 0.0)
+        model.learn_one({"v": v}, y, propensity=0.5)
+        if i == 700:
+            kept = CalibratedClassifier.from_bytes(
+                model.to_bytes(), classifier=copy.deepcopy(model.classifier)
+            )
+            assert kept.predict_proba_one({"v": 0.3}) == model.predict_proba_one({"v": 0.3})
+    assert model.n_alarms
+
+
+# A run, with a sampler of audits ------------------------------------------------------------------
+
+
+def decisions(n: int) -> list[Event]:
+    """Scores, each followed by the label of the score before; above 0.7 all are labelled."""
+    rng = np.random.default_rng(10)
+    scores = rng.random(n)
+    labels = (rng.random(n) < scores).astype(float)
+    events = []
+    for i, score in enumerate(scores.tolist()):
+        events.append(Event(score, id=i, propensity=1.0 if score > 0.7 else None))
+        if i:
+            events.append(Event(math.nan, y=labels[i - 1], id=i - 1))
+    return events
+
+
+class Feed:
+    """Reads events, but labels only of scores that were asked for or are always labelled."""
+
+    def __init__(self, n: int) -> None:
+        self.all = decisions(n)
+        self.asked: dict[Any, bool] = {}
+
+    def read(self, offset: int, n: int) -> list[Event]:
+        return [
+            event
+            if not math.isnan(event.score) or self.asked.get(event.id, False)
+            else event._replace(id=("never", event.id), y=0.0)
+            for event in self.all[offset : offset + n]
+        ]
+
+    def sink(self, offset: int, values: Any, asked: Any) -> None:
+        assert asked.dtype == np.bool_
+        assert len(values) == len(asked)
+        for event, ask in zip(self.all[offset:], asked.tolist(), strict=False):
+            if not math.isnan(event.score):
+                self.asked[event.id] = ask or event.propensity == 1.0
+
+
+def setting(path: Path | None) -> dict[str, Any]:
+    return {"join": LabelJoin(1_000), "sampler": AuditSampler(0.2, secret="s", floor=FLOOR)}
+
+
+def test_a_run_asks_learns_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    with Store(tmp_path / "whole.db") as store:
+        keyed = KeyedCalibrator(AuditedCalibrator(floor=FLOOR), store=store)
+        feed, given = Feed(600), setting(None)
+        run(feed, keyed, feed.sink, store, batch_size=1, **given)
+        whole = keyed.snapshot(None).predict_one(0.3)
+        n_asked = given["sampler"].n_asked
+        unsure = sum(event.propensity is None and event.score < 0.7 for event in feed.all)
+        assert given["sampler"].n_samples == unsure
+        assert abs(n_asked - 0.2 * unsure) < 15
+        learned = sum(feed.asked.values()) - feed.asked[599]  # the last label never comes
+        assert keyed.snapshot(None).n_samples == learned
+    parts = Feed(600)
+    for end in (100, 333, 1_199):  # each run is a new process: nothing is kept but the store
+        with Store(tmp_path / "parts.db") as store:
+            keyed = KeyedCalibrator(AuditedCalibrator(floor=FLOOR), store=store)
+            given = setting(None)
+            part = Feed(600)
+            part.asked = parts.asked
+            part.all = part.all[:end]
+            run(part, keyed, part.sink, store, batch_size=1, **given)
+    assert keyed.snapshot(None).predict_one(0.3) == whole
+    assert given["sampler"].n_asked == n_asked
+    assert parts.asked == feed.asked
+
+
+def test_a_label_that_waits_keeps_the_propensity_of_its_score() -> None:
+    join = LabelJoin(10)
+    join.add(Event(0.4, id="a", propensity=0.25))
+    join.add(Event(math.nan, y=1.0, id="b"))
+    join = LabelJoin.from_bytes(join.to_bytes())
+    late = join.add(Event(math.nan, y=1.0, id="a"))
+    assert late is not None
+    assert late.propensity == 0.25
+    early = join.add(Event(0.6, id="b", propensity=0.5))
+    assert early is not None
+    assert early.propensity == 0.5
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([Event(0.5, id=1)], ".*must have `propensity`, as `calibrator` needs it"),
+        ([Event(0.5, id=1, propensity=0.01)], ".*`propensity` must be from 0.05"),
+        ([Event(math.nan, y=1.0, id=1, propensity=0.5)], ".*no `propensity` without a score"),
+    ],
+)
+def test_a_bad_event_is_named(events: list[Event], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"event 0: {message}"):
+        run(events, AuditedCalibrator(floor=FLOOR), lambda *_: None, None, join=LabelJoin(10))
+
+
+def test_a_complete_event_needs_its_propensity() -> None:
+    served: list[float] = []
+
+    def sink(_offset: int, values: Any) -> None:
+        served.extend(values)
+
+    calibrator = AuditedCalibrator(floor=FLOOR)
+    with pytest.raises(TypeError, match="event 0: must have `propensity`"):
+        run([Event(0.5, 1.0)], calibrator, sink, None)
+    assert run([Event(0.5, 1.0, propensity=0.5), Event(0.5)], calibrator, sink, None) == 2
+    assert served[0] == 0.5 < served[1]
+
+
+def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
+    sampler, events = AuditSampler(0.5, secret="s", floor=FLOOR), [Event(0.5, id=1)]
+
+    def ignore(*_given: Any) -> None:
+        pass
+
+    with pytest.raises(ValueError, match="`join` must be given with a `sampler`"):
+        run(events, PlattCalibrator(), ignore, None, sampler=sampler)
+    with pytest.raises(TypeError, match=r"`sampler` must be an AuditSampler or None, got 0.2"):
+        run(events, PlattCalibrator(), ignore, None, join=LabelJoin(5), sampler=0.2)
+    shops = AuditSampler(0.5, secret="s", fields=["shop"])
+    with pytest.raises(ValueError, match=r"fields of `calibrator`, \[\], got \['shop'\]"):
+        run(events, PlattCalibrator(), ignore, None, join=LabelJoin(5), sampler=shops)
+    squared = IsotonicCalibrator("squared")
+    with pytest.raises(ValueError, match="`sampler` must have probabilities"):
+        run(events, squared, ignore, None, join=LabelJoin(5), sampler=sampler)
+    unnamed = [Event(0.5, id=None)]
+    with pytest.raises(TypeError, match="event 0: `key` must be text"):
+        run(unnamed, PlattCalibrator(), ignore, None, join=LabelJoin(5), sampler=sampler)
+    with Store(tmp_path / "run.db") as store:
+        run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=sampler)
+        other = AuditSampler(0.4, secret="s")
+        with pytest.raises(ValueError, match="`sampler` must have the parameters of that in"):
+            run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=other)
