@@ -534,6 +534,19 @@ def test_bad_answers_change_nothing(
         assert metric.by_label == before
 
 
+@pytest.mark.parametrize("metric", [ECE(multiclass="top-label"), CORP(multiclass="top-label")])
+def test_the_top_label_may_be_of_another_kind_than_the_true_one(metric: Any) -> None:
+    """As class by class, if there is a label of its kind; otherwise it was mistaken."""
+    same = metric.clone()
+    metric.update(1, {1: 0.25, "1": 0.5, "b": 0.25})
+    same.update("a", {"a": 0.25, "1": 0.5, "b": 0.25})
+    assert metric.get() == same.get() > 0.0
+    for y_true, y_pred in (("b", {0: 0.5, 1: 0.5}), (1, {"0": 0.5}), (2, {False: 0.5, True: 0.5})):
+        with pytest.raises(ValueError, match="`y_true` must be a label as those of `y_pred`"):
+            metric.update(y_true, y_pred)
+    assert metric.get() == same.get()
+
+
 @by_metric
 def test_evaluates_a_river_pipeline(metric: Any) -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
@@ -649,6 +662,8 @@ def test_names_need_a_positive_label(metric: Any) -> None:
         metric.update("ham", {"ham": 0.5, "spam": 0.5})
     with pytest.raises(ValueError, match="`pos_val`"):
         metric.update("ham", 0.5)
+    with pytest.raises(ValueError, match="of the labels, such as \\('a', 1\\), got True"):
+        metric.update(("a", 1), {("a", 1): 0.5, ("a", 2): 0.5})
     metric = metric.clone({"pos_val": "spam"})
     metric.update("ham", {"ham": 1.0})  # spam was never seen by the model: probability 0
     assert metric.get() == 0.0

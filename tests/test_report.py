@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -788,9 +787,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     assert errors == sorted(errors, reverse=True)
     assert labels.tables[0].rows[0][0] == HOSTILE
     assert {row[0]: row[5] for row in labels.tables[0].rows} == pytest.approx(split.by_label)
-    assert [chart.title for chart in labels.charts] == [
-        name for name, _ in Counter(y for y, _ in answers_in(animals)).most_common()
-    ]
+    assert [chart.title for chart in labels.charts] == list(ANIMALS)
     for chart in labels.charts:
         assert chart.summary.endswith(f" % of rows; MCB\xa0{split.by_label[chart.title]:.4f}")
     assert len(reliability.charts) == 2
@@ -891,8 +888,7 @@ def test_a_report_of_several_labels_before_and_after(tmp_path: Path) -> None:
         assert {row[0]: row[column] for row in labels.tables[0].rows} == pytest.approx(
             each.by_label
         )
-    order = np.argsort(-np.bincount(y), kind="stable")
-    assert [chart.title for chart in labels.charts] == ["abc"[at] for at in order]
+    assert [chart.title for chart in labels.charts] == ["a", "b", "c"]
     assert {s.name for s in labels.charts[0].legend if s.kind == "line"} == {
         *("perfectly calibrated", "before", "after")
     }
@@ -927,13 +923,21 @@ def test_calibrated_labels_and_single_rows() -> None:
     assert "Of 300 labels, the 200 worst are shown" in labels.text
     counts = np.bincount(many.argmax(axis=1), minlength=300)
     most = np.argsort(-counts, kind="stable")[:12]
-    assert [chart.title for chart in labels.charts] == [str(at) for at in most]
+    assert [chart.title for chart in labels.charts] == [str(at) for at in sorted(most)]
     assert labels.text.endswith("of the 12 labels with the most rows; 288 are left out.")
     for n in (1, 2):
         few = Answers(("a", "b"), np.full((n, 2), 0.5), np.zeros(n, np.int64), 1.0 + np.arange(n))
         for each in (few, few._replace(before=np.full((n, 2), 0.25))):
             report = Report("few", "here", tuple(of_labels(each)), verdict_of_labels(each))
             assert page.render(report)
+
+
+def test_the_order_of_labels_stays_when_others_become_frequent() -> None:
+    """A live page whose charts change is loaded again."""
+    p = np.full((9, 3), 0.25)
+    for y in ([0, 0, 1, 1, 1, 2, 2, 2, 2], [2, 2, 1, 1, 1, 0, 0, 0, 0]):
+        answers = Answers(("a", "b", "c"), p, np.array(y), 1.0 + np.arange(9))
+        assert [chart.title for chart in of_labels(answers)[2].charts] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -1305,6 +1309,9 @@ def test_a_server_with_a_token_answers_who_has_it(host: str) -> None:
         assert TOKEN not in kept
         for path in ("/", "/data.json", "/metrics"):
             assert asked(server, path, Cookie=f"theme=dark; {kept}")[0] == 200
+        # The address with the token stays in no history, however often it is opened.
+        for headers in ({"Cookie": kept}, {"Authorization": f"Bearer {TOKEN}"}):
+            assert asked(server, f"/?token={TOKEN}", **headers)[0] == 303
         with serving(lambda: tiny(1), token=TOKEN) as another:
             assert asked(another, "/", Cookie=kept)[0] == 401
         connection = http.client.HTTPConnection(watch.HOST, server.server_port)
@@ -1745,6 +1752,49 @@ def test_early_years_are_written_in_full(
         assert not {"1900", "Jan 1"} & set(shown)
 
 
+# Words of headers that stand in two lines, and labels of axes that touch each other.
+BROKEN = """() => [...document.querySelectorAll("th:not(:has(button))")].flatMap((th) => {
+  const text = th.firstChild, words = [...text.data.matchAll(/[^\\s-]+/g)];
+  return words.filter((word) => {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map(String);
+})"""
+TOUCHING = """() => {
+  const parts = (root) => [...root.querySelectorAll("*")].flatMap(
+    (part) => [part, ...(part.shadowRoot ? parts(part.shadowRoot) : [])]);
+  return [...document.querySelectorAll(".chart")].flatMap((chart) => {
+    const dates = parts(chart).filter((part) => part.localName === "text"
+      && /^[A-Z][a-z]+ [0-9]{4}$/.test(part.textContent));
+    const boxes = dates.map((part) => part.getBoundingClientRect());
+    return boxes.filter((a) => boxes.some((b) => b.left > a.left
+      && b.left < a.right + 2 && b.top < a.bottom && a.top < b.bottom)).map((a) => a.left);
+  });
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_headers_and_dates_stand_apart(browser: Any, tmp_path: Path, width: int) -> None:
+    path, out = tmp_path / "t.csv", tmp_path / "t.html"
+    rng, long = np.random.default_rng(0), "a segment with a long name of several words " + "k" * 60
+    p = rng.random(2000).round(3)
+    y = rng.random(2000) < p
+    at = np.datetime64("2026-01-01T00:00") + 90 * np.arange(2000)  # minutes
+    path.write_text(
+        "at,p,y,s,r\n"
+        + "".join(f"{at[i]},{p[i]},{int(y[i])},{long},{i % 9}\n" for i in range(2000)),
+        encoding="utf-8",
+    )
+    columns = ["--score", "p", "--prob", "p", "--label", "y", "--segment", "s", "--segment", "r"]
+    run("report", path, *columns, "--time", "at", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        assert tab.evaluate(BROKEN) == []
+        assert tab.evaluate(TOUCHING) == []
+
+
 def test_a_table_of_keys_is_sorted_by_a_click(browser: Any, table: Any) -> None:
     out = table.with_suffix(".html")
     header, *lines = table.read_text().splitlines()
@@ -1837,6 +1887,12 @@ def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
             store.save({"b": calibrator}, 130)
             tab.wait_for_selector("#staircase option:nth-child(2)", state="attached")
             assert tab.inner_text("#live") == "live"
+            tab.select_option("#staircase select", "b")
+            tab.wait_for_selector("html[data-ready]")
+            store.save({"c": calibrator}, 140)
+            tab.wait_for_selector("#staircase option:nth-child(3)", state="attached")
+            tab.wait_for_selector("html[data-ready]")
+            assert tab.input_value("#staircase select") == "b"  # as the reader has chosen
 
 
 def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None:
@@ -1852,6 +1908,27 @@ def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None
         tab.wait_for_selector("#s-text:has-text('n is 2')")
         assert tab.inner_text("#live") == "live"
         assert tab.evaluate("document.cookie") == ""  # no script reads it
+        tab.close()
+
+
+def test_a_page_says_why_there_are_no_new_numbers(browser: Any) -> None:
+    bad = [False]
+
+    def build() -> Report:
+        if bad[0]:
+            raise ValueError("row 7: `y` must be <b>0</b>")
+        return tiny(1)
+
+    with serving(build, lambda: bad[0], clock=float) as server:
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.wait_for_selector("html[data-ready]")
+        bad[0] = True
+        tab.wait_for_selector("#live.lost")
+        assert tab.inner_text("#live") == "these are the last numbers: row 7: `y` must be <b>0</b>"
+        bad[0] = False
+        tab.wait_for_selector("#live:not(.lost)")
+        assert tab.inner_text("#live") == "live"
         tab.close()
 
 

@@ -451,7 +451,9 @@ def _advice(text: str, cell: str) -> str:
     percent = text.startswith("a probability") and re.fullmatch(r"\d{1,2}(\.\d*)?|100(\.0*)?", cell)
     if percent or re.fullmatch(r"\d+(\.\d*)?%", cell):
         return "; divide percentages by 100"
-    if cell in ("yes", "no", "y", "n", "t", "f"):
+    if text == A_TIME and _is_number(cell):
+        return "; divide milliseconds by 1000"
+    if cell in ("yes", "no", "y", "n", "t", "f") and not text.startswith("one of"):
         return "; replace words by 1 and 0"
     return ""
 

@@ -16,6 +16,7 @@ from bokeh.models import (
     DataRange1d,
     FixedTicker,
     HoverTool,
+    NoOverlap,
     NumeralTickFormatter,
     PanTool,
     Range1d,
@@ -73,9 +74,8 @@ def _finite_columns(series: Series) -> dict[str, Any]:
 
 def _draw(chart: Chart) -> Any:
     plot: Any = figure(
-        name="square"
-        if chart.square or chart.panel
-        else None,  # the script of the page makes it so
+        # The script of the page makes it so.
+        name="square" if chart.square or chart.panel else None,
         x_axis_type="datetime" if chart.x == "time" else "auto",
         height=PANEL_HEIGHT if chart.panel else HEIGHT,
         sizing_mode="stretch_width",
@@ -101,6 +101,7 @@ def _draw(chart: Chart) -> Any:
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
     for axis in (plot.xaxis, plot.yaxis):
         axis.ticker.desired_num_ticks = 3 if chart.panel else 5
+    plot.xaxis.major_label_policy = NoOverlap(min_distance=8)  # dates on a phone
     renderers_by_kind: dict[str, list[Any]] = {}
     for i, series in enumerate(chart.series):
         source = ColumnDataSource(_finite_columns(series), name=f"{chart.id}:{i}")

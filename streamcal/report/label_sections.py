@@ -352,16 +352,14 @@ def _each_label(answers: Answers, seed: int) -> Section:
         text += f" Of {len(rows):,} labels, the {MAX_LABELS} worst are shown."
     text += (
         " A panel shows the isotonic regression of whether a label is the true one on its"
-        " probability. "
+        " probability."
     )
     left_out = len(rows) - MOST_PANELS
     if left_out > 0:
         text += (
-            f"There are panels of the {MOST_PANELS} labels with the most rows; {left_out:,}"
+            f" There are panels of the {MOST_PANELS} labels with the most rows; {left_out:,}"
             f" {'is' if left_out == 1 else 'are'} left out."
         )
-    else:
-        text += "The label with the most rows is in the first."
     table = Table(
         *("label-scores", "Scores by label", header),
         rows=tuple(rows[:MAX_LABELS]),
@@ -373,7 +371,8 @@ def _each_label(answers: Answers, seed: int) -> Section:
 def _panels(answers: Answers, seed: int) -> tuple[Chart, ...]:
     """Return a small chart of each of the labels with the most rows."""
     most = np.argsort(-answers.counts, kind="stable")[:MOST_PANELS]
-    return tuple(_panel(answers, place, seed) for place in most.tolist())
+    # In an order that stays when frequencies change: otherwise a live page is loaded again.
+    return tuple(_panel(answers, place, seed) for place in sorted(most.tolist()))
 
 
 def _panel(answers: Answers, place: int, seed: int) -> Chart:

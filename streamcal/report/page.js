@@ -93,7 +93,10 @@
       }
     }
     paint();
+    const kept = history.state || {};
     for (const select of document.querySelectorAll("select[data-chart]")) {
+      const wanted = kept[select.dataset.chart];
+      if ([...select.options].some((option) => option.value === wanted)) select.value = wanted;
       select.addEventListener("change", () => choose(select));
       choose(select);
     }
@@ -119,12 +122,19 @@
   async function refresh(status) {
     try {
       const answer = await fetch("data.json?after=" + encodeURIComponent(root.dataset.version));
-      if (!answer.ok) throw new Error(answer.statusText);
+      if (!answer.ok) {
+        status.textContent = "these are the last numbers: " + (await answer.text()).trim();
+        status.classList.add("lost");
+        return;
+      }
       const update = await answer.json();
       status.textContent = "live";
       status.classList.remove("lost");
       if (update.version === root.dataset.version) return;
       if (update.structure !== root.dataset.structure) {
+        const selects = [...document.querySelectorAll("select[data-chart]")];
+        const chosen = selects.map((select) => [select.dataset.chart, select.value]);
+        history.replaceState(Object.fromEntries(chosen), "");  // stays when the page is loaded again
         location.reload();
         return;
       }
