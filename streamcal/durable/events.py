@@ -148,7 +148,7 @@ class EventBatch:
             served = None  # what comes with a label is not used
             if not math.isnan(event.score):
                 served = keyed.serve_one(event.key, float(event.score), x=event.x)
-                if self._all.sampler is not None and event.propensity is None:
+                if self._all.sampler is not None and _is_open(event):
                     event = self._audit(self._all.sampler, event, served.value, end)
             values.append(math.nan if served is None else served.value)
             n_duplicates = join.n_duplicates
@@ -373,13 +373,22 @@ def _check_propensities(events: list[Event], served: NDArray[np.bool_], rules: _
                 raise TypeError(f"must have no `propensity` without a score, got {event}")
         elif event.propensity is not None:
             keyed.check_propensity(event.propensity)
-        elif sampler is not None:
-            sampler._check(event.id, event.x)
+        elif sampler is not None and _is_open(event):
+            try:
+                sampler._check(event.id, event.x)
+            except (TypeError, ValueError) as error:
+                text = re.sub("^`key`", "`id`", str(error))  # an event has a key, too
+                raise _kind_of(error)(text) from None
         elif keyed.needs_propensity:
             raise TypeError(
-                f"must have `propensity`, as `calibrator` needs it, unless `sampler` is given, got"
-                f" {event}"
+                f"must have `propensity`, as `calibrator` needs it, unless `sampler` is given and"
+                f" there is no label yet, got {event}"
             )
+
+
+def _is_open(event: Event) -> bool:
+    """Return whether a sampler decides if the label of an event with a score is asked for."""
+    return event.propensity is None and math.isnan(event.y)
 
 
 def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:
