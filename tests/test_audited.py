@@ -449,6 +449,20 @@ def test_a_sampler_is_not_asked_about_a_label_that_is_there() -> None:
     assert run(known, audited, sink, None, join=LabelJoin(9), sampler=sampler) == 20
 
 
+@pytest.mark.parametrize("secret", ["a", "g"])
+def test_a_retry_asks_the_same_when_the_sampler_has_forgotten_it(secret: str) -> None:
+    events = [Event(0.5, id="r"), *(Event(0.5, id=i) for i in range(30)), Event(0.5, id="r")]
+    sampler, join = AuditSampler(0.3, secret=secret, remember=5), LabelJoin(100)
+    asked: list[bool] = []
+
+    def sink(_offset: int, _values: Any, asks: Any) -> None:
+        asked.extend(asks.tolist())
+
+    run(events, AuditedCalibrator(floor=FLOOR), sink, None, join=join, sampler=sampler)
+    assert asked[0] == asked[-1]
+    assert sampler.n_samples == 31
+
+
 @pytest.mark.parametrize("id", [("a", None), (None,), True, 2.0, np.int64(3), math.inf])
 def test_a_sampler_takes_the_ids_of_a_join(id: Any) -> None:
     join, sampler = LabelJoin(9), AuditSampler(1.0, secret="s")

@@ -149,7 +149,7 @@ class EventBatch:
             if not math.isnan(event.score):
                 served = keyed.serve_one(event.key, float(event.score), x=event.x)
                 if self._all.sampler is not None and _is_open(event):
-                    event = self._audit(self._all.sampler, event, served.value, end)
+                    event = self._audit(self._all.sampler, join, event, served.value, end)
             values.append(math.nan if served is None else served.value)
             n_duplicates = join.n_duplicates
             sample = join.add(event._replace(served=served))
@@ -176,9 +176,15 @@ class EventBatch:
             np.array(late).reshape(-1, 2),
         )
 
-    def _audit(self, sampler: "AuditSampler", event: Event, p: float, end: int) -> Event:
+    def _audit(
+        self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float, end: int
+    ) -> Event:
         """Return a served event with its propensity, and note whether its label is asked for."""
-        ask, propensity = sampler.audit_one(event.id, p, event.x)
+        first = join.find(event.id)  # a retry has its answer, also if the sampler has forgotten it
+        if first is not None and first.propensity is not None:
+            ask, propensity = sampler._repeat(event.id, first.propensity)
+        else:
+            ask, propensity = sampler.audit_one(event.id, p, event.x)
         self.asked[end - 1 - self._offset] = ask
         return event._replace(propensity=propensity)
 
