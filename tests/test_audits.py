@@ -5,8 +5,10 @@ import math
 import pickle
 import sys
 import threading
+from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from fractions import Fraction
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -185,7 +187,10 @@ def test_bad_parameters_are_named(arguments: Any, message: str) -> None:
         (lambda s: s.audit_one(math.nan, 0.5, {"f": "a"}), "`key` must be text"),
         (lambda s: s.audit_one("\ud83d\ude00", 0.5, {}), "`key` must have no surrogate pairs"),
         (lambda s: s.audit_one((10**4301,), 0.5, {}), "`key` must have numbers of at most 4,300"),
-        (lambda s: s.audit_one("k", 0.5, {"f": "\ud83d\ude00"}), "`x` must have no surrogate pairs"),
+        (
+            lambda s: s.audit_one("k", 0.5, {"f": "\ud83d\ude00"}),
+            "`x` must have no surrogate pairs",
+        ),
         (lambda s: s.audit_one("k", 0.5, {"f": 10**5000}), "`x` must have numbers of at most"),
         (lambda s: s.audit_one("k", 0.5), r"`x` must be a mapping with \['f'\], got None"),
         (lambda s: s.audit_one("k", 0.5, {"f": []}), "`x` must have text or numbers in 'f'"),
@@ -198,6 +203,13 @@ def test_what_is_refused_changes_nothing(call: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call(sampler)
     assert sampler.to_bytes() == before
+
+
+def test_parameters_are_kept_as_numbers_that_bytes_can_hold() -> None:
+    sampler = AuditSampler(
+        cast(Any, Fraction(1, 2)), secret="s", floor=cast(Any, Decimal("0.25")), threshold=0.5
+    )
+    assert AuditSampler.from_bytes(sampler.to_bytes()).floor == 0.25
 
 
 def test_an_audit_has_names() -> None:

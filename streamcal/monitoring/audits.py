@@ -123,8 +123,8 @@ class AuditSampler(Locked, Stateful):
     ) -> None:
         self.rate = as_within(rate, "rate", "(0, 1]")
         self.secret = _as_secret(secret)
-        self.floor = floor
-        self._floor = self.rate / 2.0 if floor is None else as_within(floor, "floor", "(0, 1]")
+        self.floor = None if floor is None else as_within(floor, "floor", "(0, 1]")
+        self._floor = self.rate / 2.0 if self.floor is None else self.floor
         if self._floor > self.rate:
             raise ValueError(f"`floor` must be at most `rate`, {rate}, got {floor}")
         self.threshold = as_within(threshold, "threshold", "(0, 1)")
