@@ -366,14 +366,25 @@ def check_label_kind(label: Any, pos_val: Any) -> None:
 def check_beside(label: Any, pos_val: Any) -> None:
     """Raise if a label can't be one beside ``pos_val``: it would silently count as negative.
 
-    Just one of them is a str, or ``pos_val`` is True or False and the label a number but 0 and 1.
+    Just one of them is a str, or ``pos_val`` is True or False and the label neither 0 nor 1.
     """
-    if type(label) is bool and type(pos_val) is bool:  # obviously
-        return
-    check_label_kind(label, pos_val)
-    if isinstance(pos_val, bool | np.bool_) and label != 0 and label != 1:
-        if isinstance(label, int | float | np.number):
-            raise _not_beside(label, pos_val)
+    if not are_beside(label, pos_val):
+        raise _not_beside(label, pos_val)
+
+
+def are_beside(label: Any, other: Any) -> bool:
+    """Return whether two labels can be of one stream; see `check_beside`.
+
+    Examples
+    --------
+    >>> are_beside("a", "b"), are_beside(1, "1"), are_beside(2, True)
+    (True, False, False)
+    """
+    if type(label) is bool and type(other) is bool:  # obviously
+        return True
+    if isinstance(label, str) != isinstance(other, str):
+        return False
+    return not (isinstance(other, bool | np.bool_) and label != 0 and label != 1)
 
 
 def _not_beside(label: Any, pos_val: Any) -> ValueError:

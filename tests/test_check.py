@@ -107,17 +107,44 @@ def test_each_of_several_labels_is_tested(tmp_path: Path, ending: str) -> None:
     assert (printed["alarms"], printed["labels"], printed["rows"]) == (["b"], 3, N - 1)
 
 
+def test_labels_are_numbers_and_booleans_of_other_programs(table: Path) -> None:
+    def n_rows(path: Path, prob: str) -> int:
+        result = run("check", path, "--prob", prob, "--label=y", "--on-error=skip", "--json")
+        n: int = json.loads(result.stderr)["rows"]
+        return n
+
+    # The column of ints that pandas writes if a label is missing.
+    pd.DataFrame({"a": 0.5, "b": 0.5, "y": [1, None, 2, 1]}).to_csv(table, index=False)
+    assert "1.0" in table.read_text(encoding="utf-8")
+    assert n_rows(table, "a=1,b=2") == n_rows(table, "a=1.0,b=2.0") == 3
+    assert n_rows(table, "a=1.0,b=1") == 2  # as it is typed, if there is such a label
+    path = table.with_suffix(".ndjson")
+    path.write_text('{"a": 0.5, "b": 0.5, "y": true}\n{"a": 0.5, "b": 0.5, "y": false}\n')
+    assert n_rows(path, "a=True,b=False") == n_rows(path, "a=true,b=false") == 2
+
+
+def test_quotes_keep_the_spaces_of_a_name(table: Path) -> None:
+    """As in files whose commas are followed by spaces."""
+    table.write_text("a, b,y\n0.5,0.5,a\n0.25,0.75,b\n", encoding="utf-8")
+    for prob in ('a," b"', 'a, " b=b"', '"a"," b = b"'):
+        result = run("check", table, "--prob", prob, "--label=y", "--json")
+        assert json.loads(result.stderr)["rows"] == 2
+    result = run("check", table, "--prob", "a, b", "--label=y", status=1)
+    assert "has no column `b`; its columns are `a`, ` b`, `y`; did you mean ` b`?" in result.stderr
+
+
 def test_labels_that_are_no_columns(table: Path) -> None:
-    text = "a,b,y\n0.5,0.5,a\n0.5,0.5,c\n0.5,1.5,b\n0.5,0.5, b \n0.5,0.5,NaN\n"
+    text = "a,b,y\n0.5,0.5,a\n0.5,0.5,no\n0.5,1.5,b\n0.5,0.5, b \n0.5,0.5,NaN\n"
     table.write_text(text, encoding="utf-8")
     result = run("check", table, "--prob=a,b", "--label=y", status=1)
-    assert "row 2: `y` must be one of the labels of --prob, a, b, got 'c'" in result.stderr
+    assert result.stderr.endswith("`y` must be one of the labels of --prob, a, b, got 'no'\n")
     result = run("check", table, "--prob=a,b", "--label=y", "--on-error=skip", "--json")
     printed = json.loads(result.stderr)
     assert printed["rows"] == 2
     assert sum(printed["skipped"].values()) == 3
     for arguments, status, message in (
         (["--prob=a,b", "--key=y"], 2, "--key does not go with several columns of --prob"),
+        (["--prob=a", "--key=y"], 2, "--key must be another column than --label, got 'y'"),
         (["--prob=a,b=a"], 2, "--prob must name each column and each label once, got 'a,b=a'"),
         (["--prob=a,"], 2, "--prob must be a column, or columns as in `a,b,c`"),
         ([f"--prob={','.join(map(str, range(1001)))}"], 2, "--prob must name at most 1,000"),

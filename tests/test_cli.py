@@ -21,6 +21,7 @@ import sys
 import termios
 import threading
 import types
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -1566,6 +1567,14 @@ def test_plot_leaves_out_what_has_no_label(tmp_path: Path) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.png"
     path.write_text("p,y\n.5,true\n.7,\n.4,false\n")
     assert "drawn from 2 rows" in run("plot", path, "--prob=p", "--label=y", "-o", out).stderr
+
+
+def test_plot_says_nothing_of_characters_that_the_font_lacks(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out.png"
+    path.write_text("日,y\n.5,1\n.4,0\n", encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("plot", path, "--prob", "日", "--label=y", "-o", out)
 
 
 @pytest.mark.parametrize(

@@ -422,6 +422,15 @@ COMMANDS = of(
     ("cli('calibrate nothing.csv --score p --label y')", "there is no file nothing.csv"),
     ("cli('calibrate . --score p --label y')", "is a folder, not a file"),
     ("cli('calibrate ' + ARGUMENTS + ' --calibrator isotonik', 'p,y\\n')", "'isotonic'"),
+    (
+        "cli('report ' + ARGUMENTS + ' --prob p --time t', 'p,y,t\\n0.5,1,1792886400000\\n')",
+        "divide milliseconds by 1000",
+    ),
+    (
+        "cli('report ' + ARGUMENTS + ' --prob p --time t --since 2026-01-01',"
+        " 'p,y,t\\n0.5,1,60\\n')",
+        "must be one with a zone, too, such as 2026-03-01T00:00Z",
+    ),
     ("cli('calibrate ' + ARGUMENTS + ' --window 9', 'p,y\\n')", "needs --calibrator isotonic"),
     (
         "cli('calibrate ' + ARGUMENTS + ' --calibrator platt --half-life 7d', 'p,y\\n')",

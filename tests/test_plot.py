@@ -444,6 +444,7 @@ def test_at_most_twelve_labels_are_drawn_and_the_rest_is_stated() -> None:
             ValueError,
             r"`pos_val` must be one of the labels \['a', 'b', 'c'\], got 'd'",
         ),
+        (["a"] * 2, [{"a": 1.0}] * 2, {}, ValueError, "the labels, such as 'a', got True"),
     ],
 )
 def test_bad_answers(y: Any, p: Any, options: Any, error: Any, message: str) -> None:

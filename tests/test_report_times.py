@@ -120,8 +120,10 @@ def test_two_parts_are_shown_side_by_side(tmp_path: Path) -> None:
         (["--time", "at", "--since", "soon"], 2, "--since must be a time such as 2026-03-01T12:30"),
         (["--time", "at", "--since", "2027-01-01"], 1, "labelled rows from 2026-03-01 00:00 to"),
         (["--time", "at", "--since", "2026-03-01"], 1, "so --since must be between these, got"),
-        (["--time", "at", "--since", "2026-03-11T00Z"], 1, "so --since must be one without a zone"),
+        (["--time", "at", "--since", "2026-03-11T00Z"], 1, "without a zone, too, such as 2026-03-"),
         (["--time", "when"], 1, "has no column `when`"),
+        (["--key", "y"], 2, "--key must be another column than --label, got 'y'"),
+        (["--segment", "k", "--segment", "y"], 2, "--segment must be another column than --lab"),
         (["--time", "y"], 2, "--time must be another column than --label, got 'y'"),
     ],
 )

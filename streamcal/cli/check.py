@@ -11,6 +11,7 @@ from streamcal.cli.console import count_rows, data_errors, progress, usage_error
 from streamcal.cli.files import check_exists
 from streamcal.cli.label_columns import (
     check_alone,
+    check_known,
     columns_of_labels,
     name_of_column,
     reader_columns,
@@ -109,6 +110,7 @@ def check(
         CalibrationTest(alpha)
         labels = columns_of_labels(prob)
         check_alone(labels, key=key)
+        check_known(label, key=[key])
         prob = name_of_column(prob)
         conditions = [
             Condition.parse(text, alpha, several=labels is not None) for text in expected or ()

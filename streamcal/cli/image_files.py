@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,11 @@ def picture(path: Path, width: float, height: float, title: str) -> "Iterator[Ax
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     ax = figure.subplots()
     ax.set_title(title)
-    yield ax
-    save(figure, path)
+    with warnings.catch_warnings():
+        # Who looks at the picture sees what the font lacks; on the command line this is noise.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        yield ax
+        save(figure, path)
 
 
 def save(figure: "Figure", path: Path) -> None:

@@ -1,7 +1,7 @@
 """Columns of probabilities, one for each label: what ``--prob a,b,c`` means, and how it is read."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def columns_of_labels(prob: str, option: str = "--prob") -> dict[str, str] | Non
     parts = _parts(prob)
     if len(parts) < 2:
         return None
-    pairs = [(name, label if mark else name) for name, mark, label in map(_split, parts)]
+    pairs = list(map(_split, parts))
     if not all(name and label for name, label in pairs):
         raise ValueError(
             f"{option} must be a column, or columns as in `a,b,c` or `p_a=a,p_b=b`, got {prob!r}"
@@ -96,12 +96,14 @@ def _parts(prob: str) -> list[str]:
         parts = next(csv.reader([prob], skipinitialspace=True))
     except csv.Error:  # several lines
         parts = prob.split(",")
-    return [part.strip() for part in parts]
+    # Quotes keep the spaces of a name, such as those after the commas of "a, b, c" in a file.
+    return parts if '"' in prob else [part.strip() for part in parts]
 
 
-def _split(part: str) -> tuple[str, str, str]:
+def _split(part: str) -> tuple[str, str]:
+    """Return the name of a column and its label; cells of labels are read without spaces."""
     name, mark, label = part.partition("=")
-    return name.strip(), mark, label.strip()
+    return (name.rstrip(), label.strip()) if mark else (name, name.strip())
 
 
 @contextmanager
@@ -137,6 +139,21 @@ def check_alone(labels: Mapping[str, str] | None, **options: object) -> None:
             )
 
 
+def check_known(label: str | None, **options: Iterable[str | None]) -> None:
+    """Raise ``ValueError`` if rows are grouped by their label: each group looks wrong then.
+
+    Examples
+    --------
+    >>> check_known("y", key=["y"])
+    Traceback (most recent call last):
+        ...
+    ValueError: --key must be another column than --label, got 'y'
+    """
+    for name, columns in options.items():
+        if label is not None and label in columns:
+            raise ValueError(f"--{name} must be another column than --label, got {label!r}")
+
+
 def reader_columns(prob: Mapping[str, str], label: str) -> list[Column]:
     """Return the columns that are read: the probability of each label, and the true label."""
     return [*map(probability_column, prob), _LabelColumn.of(label, tuple(prob.values()))]
@@ -161,21 +178,33 @@ class _LabelColumn(Column):
         places[""] = np.nan
         cells = chunk.columns[self.name]
         values = cells if isinstance(cells, list) else cells.to_pylist()
-        codes = np.array([places.get(_text_of(value), -1.0) for value in values])
+        codes = np.array([_code_of(value, places) for value in values])
         (requirement,) = self.requirements
         good = np.isnan(codes) | (codes >= 0.0)
         return codes, [Check(self.name, requirement, good, is_label=True)]
 
 
-def _text_of(value: object) -> str:
-    """Return a cell as text: names and numbers as they are typed, booleans as JSON has them."""
-    if value is None:
-        return ""
+def _code_of(value: object, places: Mapping[str, float]) -> float:
+    """Return the place of the label in a cell, -1 if it is unknown.
+
+    Booleans are written as in Python or as in JSON. A column of ints with empty cells is one of
+    floats in other programs, so 1.0 is the label 1 unless there is a label 1.0.
+
+    Examples
+    --------
+    >>> [_code_of(value, {"1": 0.0, "True": 1.0, "": 2.0}) for value in ("1.0", " 1", 1.0)]
+    [0.0, 0.0, 0.0]
+    >>> [_code_of(value, {"1": 0.0, "True": 1.0, "": 2.0}) for value in (True, False, None)]
+    [1.0, -1.0, 2.0]
+    """
+    text = "" if value is None else str(value).strip()
     if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():  # a column of ints with empty cells
-        return str(int(value))
-    return str(value).strip()
+        other = text.lower()
+    elif isinstance(value, float) and value.is_integer():
+        other = str(int(value))
+    else:
+        other = text.removesuffix(".0")
+    return places.get(text, places.get(other, -1.0))
 
 
 def _listed(names: "list[str] | tuple[str, ...]") -> str:

@@ -14,6 +14,7 @@ from streamcal.cli.console import progress
 from streamcal.cli.files import check_can_be_read_again, check_exists
 from streamcal.cli.label_columns import (
     check_alone,
+    check_known,
     columns_before,
     columns_of_labels,
     name_of_column,
@@ -94,6 +95,7 @@ def open_subject(
     for name in ("score", "label", "prob"):
         if given.time is not None and given.time == getattr(given, name):
             raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
+    check_known(given.label, key=[given.key], segment=given.segment)
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
         check_alone(labels, key=key, segment=segment, since=since, loss=given.loss)
@@ -275,8 +277,11 @@ class _Rows(NamedTuple):
         from streamcal.tables.base import TableError
 
         if has_zone != bool(self.scored.zone):
-            zone = "with" if self.scored.zone else "without"
-            raise TableError(f"has times {zone} a zone, so --since must be one {zone} a zone, too")
+            zone, such = "without", "2026-03-01"
+            if self.scored.zone:
+                zone, such = "with", "2026-03-01T00:00Z"
+            one = f"one {zone} a zone, too, such as {such}"
+            raise TableError(f"has times {zone} a zone, so --since must be {one}")
         try:
             return of_two_parts(self.scored, since, columns.score, columns.prob)
         except ValueError as error:

@@ -219,6 +219,17 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
+def propensity_column(name: str, floor: float) -> Column:
+    """Return a column of probabilities with which labels are asked for."""
+    otherwise = "; --floor says what the least propensity is"
+    requirement = Requirement(
+        f"from {floor:g} to 1",
+        lambda propensity: (propensity >= floor) & (propensity <= 1.0),
+        otherwise,
+    )
+    return Column(name, (requirement,))
+
+
 def binary_label_column(name: str, otherwise: str = "") -> Column:
     """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
     text = "0 or 1, or false or true"
@@ -451,7 +462,9 @@ def _advice(text: str, cell: str) -> str:
     percent = text.startswith("a probability") and re.fullmatch(r"\d{1,2}(\.\d*)?|100(\.0*)?", cell)
     if percent or re.fullmatch(r"\d+(\.\d*)?%", cell):
         return "; divide percentages by 100"
-    if cell in ("yes", "no", "y", "n", "t", "f"):
+    if text == A_TIME and _is_number(cell):
+        return "; divide milliseconds by 1000"
+    if cell in ("yes", "no", "y", "n", "t", "f") and not text.startswith("one of"):
         return "; replace words by 1 and 0"
     return ""
 

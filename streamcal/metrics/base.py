@@ -12,6 +12,7 @@ from river.metrics.base import ClassificationMetric
 
 from streamcal._state.clone import Cloned
 from streamcal._validation import (
+    are_beside,
     as_probability,
     as_vector,
     as_weight,
@@ -142,14 +143,19 @@ def as_class_events(
     """
     if not isinstance(y_pred, dict):
         raise TypeError(f"`y_pred` must be a dict for `multiclass='classwise'`, got {y_pred!r}")
-    if all(isinstance(label, str) != isinstance(y_true, str) for label in y_pred):
-        raise ValueError(
-            f"`y_true` must be a label as those of `y_pred`, {list(y_pred)}, got {y_true!r}"
-        )
+    _check_among(y_true, y_pred)
     return {
         label: (as_probability(y_pred.get(label, 0.0), "y_pred"), bool(label == y_true))
         for label in dict.fromkeys([*y_pred, y_true, *labels])
     }
+
+
+def _check_among(y_true: Any, labels: Iterable[Any]) -> None:
+    """Raise if the true label can't be one beside any of the predicted ones."""
+    if not any(are_beside(y_true, label) for label in labels):
+        raise ValueError(
+            f"`y_true` must be a label as those of `y_pred`, {list(labels)}, got {y_true!r}"
+        )
 
 
 def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
@@ -168,7 +174,9 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     if isinstance(y_pred, dict):
         if pos_val is None:
             valid = {label: as_probability(p, "y_pred") for label, p in y_pred.items()}
-            pos_val = max(valid, key=valid.__getitem__)
+            _check_among(y_true, valid)
+            top = max(valid, key=valid.__getitem__)
+            return valid[top], bool(y_true == top)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
             for label in y_pred:
                 check_beside(label, pos_val)
@@ -219,9 +227,7 @@ def with_hint(error: ValueError, pos_val: Any, *values: Any) -> ValueError:
     return error
 
 
-def check_multiclass(
-    multiclass: Multiclass | None, pos_val: Any, choices: tuple[Multiclass, ...] = MULTICLASS
-) -> None:
+def check_multiclass(multiclass: Multiclass | None, pos_val: Any) -> None:
     """Raise if it is no way to see several labels, or if there is a positive label, too.
 
     Examples
@@ -233,7 +239,7 @@ def check_multiclass(
     """
     if multiclass is None:
         return
-    check_choice(multiclass, "multiclass", choices)
+    check_choice(multiclass, "multiclass", MULTICLASS)
     if pos_val is not True:
         raise ValueError(f"`pos_val` must be left out where `multiclass` is given, got {pos_val!r}")
 

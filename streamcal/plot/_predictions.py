@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import as_probability, as_vector, check_no_mask, is_missing
+from streamcal._validation import as_probability, as_vector, check_beside, check_no_mask, is_missing
 from streamcal.losses.deviance import HINT
 from streamcal.metrics.base import Multiclass, as_events
 from streamcal.wrappers.classifier import CalibratedClassifier
@@ -55,6 +55,8 @@ class Predictions:
         known = list(dict.fromkeys([*self.labels, *self.columns]))
         if len(known) > 1 and label not in known:
             raise ValueError(f"`pos_val` must be one of the labels {known}, got {label!r}")
+        if len(known) == 1:
+            check_beside(known[0], label)
         p = self.columns.get(label, np.zeros(len(self.labels)))
         return as_events([bool(each == label) for each in self.labels], p, True)
 

@@ -5,7 +5,7 @@
   const described = JSON.parse(document.getElementById("charts").textContent);
   const plots = {};
   // Pixels that a chart may have on A4 or letter; two and their words fill a sheet.
-  const PAPER = {width: 620, height: 240, square: 360, paired: 310};
+  const PAPER = {width: 620, height: 240, square: 360, paired: 310, panel: 145};
 
   function paint() {
     const style = getComputedStyle(root);
@@ -93,7 +93,10 @@
       }
     }
     paint();
+    const kept = history.state || {};
     for (const select of document.querySelectorAll("select[data-chart]")) {
+      const wanted = kept[select.dataset.chart];
+      if ([...select.options].some((option) => option.value === wanted)) select.value = wanted;
       select.addEventListener("change", () => choose(select));
       choose(select);
     }
@@ -104,8 +107,9 @@
         paint();
         // A browser does not lay charts out anew for paper: they are made to fit.
         for (const chart of document.querySelectorAll(".chart")) {
-          const squares = chart.closest(".charts").querySelectorAll(".square").length;
-          const most = !chart.closest(".square") ? PAPER.height : squares > 1 ? PAPER.paired : PAPER.square;
+          const isPaired = chart.closest(".charts:has(.square + .square)");
+          const most = chart.closest(".panel") ? PAPER.panel : !chart.closest(".square") ? PAPER.height
+            : isPaired ? PAPER.paired : PAPER.square;
           const zoom = Math.min(1, PAPER.width / chart.offsetWidth, most / chart.offsetHeight);
           chart.style.zoom = paper ? zoom : "";
         }
@@ -118,12 +122,19 @@
   async function refresh(status) {
     try {
       const answer = await fetch("data.json?after=" + encodeURIComponent(root.dataset.version));
-      if (!answer.ok) throw new Error(answer.statusText);
+      if (!answer.ok) {
+        status.textContent = "these are the last numbers: " + (await answer.text()).trim();
+        status.classList.add("lost");
+        return;
+      }
       const update = await answer.json();
       status.textContent = "live";
       status.classList.remove("lost");
       if (update.version === root.dataset.version) return;
       if (update.structure !== root.dataset.structure) {
+        const selects = [...document.querySelectorAll("select[data-chart]")];
+        const chosen = selects.map((select) => [select.dataset.chart, select.value]);
+        history.replaceState(Object.fromEntries(chosen), "");  // stays when the page is loaded again
         location.reload();
         return;
       }

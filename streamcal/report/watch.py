@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not for this server\n")
             return
         path, _, query = self.path.partition("?")
-        if self.server.token is not None and not self._is_known():
+        if self.server.token is not None:
             given = parse_qs(query).get("token", [])
             if path == "/" and len(given) == 1 and _are_equal(given[0], self.server.token):
                 # The browser comes back without the token, which stays in no history. `Strict`
@@ -189,6 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
                     HTTPStatus.SEE_OTHER, "text/plain", "", {"Location": "./", "Set-Cookie": kept}
                 )
                 return
+        if self.server.token is not None and not self._is_known():
             text = "this needs the token: open /?token=..., or send `Authorization: Bearer ...`\n"
             asked = {"WWW-Authenticate": 'Bearer realm="streamcal"'}
             self._send(HTTPStatus.UNAUTHORIZED, "text/plain", text, asked)
