@@ -410,7 +410,9 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         kind = self._read_time(contexts.t).kind
         # All rows are predicted before any of them is learned.
         served = [
-            self._read_ticket(c.ticket or self.serve_one(p, **self._given_x(c.x)).ticket)
+            self._read_ticket(
+                self.serve_one(p, **self._given_x(c.x)).ticket if c.ticket is None else c.ticket
+            )
             for p, c in zip(scores_of, rows, strict=True)
         ]
         alike, *own, mixed = zip(*served, strict=True)
