@@ -92,6 +92,7 @@ TASKS = {
         "calibration.AuditedCalibrator",
         "monitoring.AuditSampler",
         "monitoring.AuditedMean",
+        "monitoring.AuditedMetric",
     ],
     "Follow the share of ones before late labels": ["calibration.PriorShiftCalibrator"],
     "Know a metric before the labels": ["metrics.ExpectedMetric", "metrics.expected_metric"],

@@ -235,7 +235,8 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
 
     def _steps(self, score: float, y: float, w: float, context: Context) -> list[Step]:
         """Return what learns a sample."""
-        p, label, weight = as_probability(score), as_label(y), as_weight(w)
+        p, label = as_probability(score), as_label(y)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         part = self._part(weight, self._read_propensity(context.propensity))
         kind = self._read_time(context.t).kind
         given = self._given_x(context.x)
@@ -279,9 +280,8 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the mixture of two probabilities of a score; before the first label, the score."""
         if not self.n_samples:
             return p
-        pairs = zip(self._mixture.weights, answers, strict=True)
-        total = sum(weight * min(max(q, _CLIP), 1.0 - _CLIP) for weight, q in pairs)
-        return min(max(total, _CLIP), 1.0 - _CLIP)
+        mean = self._mixture.kernel.mixture_of(answers)
+        return min(max(mean, _CLIP), 1.0 - _CLIP)  # it is rounded
 
     def _checked(self, answer: float) -> float:
         """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
@@ -410,7 +410,9 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         kind = self._read_time(contexts.t).kind
         # All rows are predicted before any of them is learned.
         served = [
-            self._read_ticket(c.ticket or self.serve_one(p, **self._given_x(c.x)).ticket)
+            self._read_ticket(
+                self.serve_one(p, **self._given_x(c.x)).ticket if c.ticket is None else c.ticket
+            )
             for p, c in zip(scores_of, rows, strict=True)
         ]
         alike, *own, mixed = zip(*served, strict=True)

@@ -429,9 +429,8 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
         """Return the mixture of two probabilities of a score; before the first label, the score."""
         if not self.n_samples:
             return p
-        pairs = zip(self._mixture.weights, answers, strict=True)
-        total = sum(weight * min(max(q, _CLIP), 1.0 - _CLIP) for weight, q in pairs)
-        return min(max(total, _CLIP), 1.0 - _CLIP)
+        mean = self._mixture.kernel.mixture_of(answers)
+        return min(max(mean, _CLIP), 1.0 - _CLIP)  # it is rounded
 
     def _checked(self, answer: float) -> float:
         """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
