@@ -277,7 +277,8 @@ def test_accuracy_of_several_labels_is_a_condition(tmp_path: Path) -> None:
     wanted = expect(top, right, ones, as_goal("accuracy"), 0.9, n_known=1_000)
     assert tuple(found.values())[:3] == wanted
     binary = expect(p, y, p >= 0.5, as_goal("accuracy"), 0.9)
-    assert wanted.value == pytest.approx(binary.value)
+    # The correction by known labels is of another variable there, so nearly the same.
+    assert wanted.value == pytest.approx(binary.value, abs=0.005)
 
 
 def test_a_condition_needs_no_label(tmp_path: Path) -> None:
