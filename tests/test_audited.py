@@ -233,6 +233,8 @@ def test_what_can_not_hold_it_says_so() -> None:
     ):
         with pytest.raises(TypeError, match="must"):
             make()
+    with pytest.raises(TypeError, match=r"write AuditedCalibrator\(SegmentCalibrator\(\['a'\]\)\)"):
+        CalibratedClassifier(linear_model.LogisticRegression(), own, segments=["a"])
 
 
 def test_fields_and_groups() -> None:
