@@ -358,6 +358,11 @@ EXAMPLES: dict[str, list[Example]] = {
             truths,
             of_logistic,
         ),
+        Example(
+            lambda: DecisionClassifier(logistic(), half_life=timedelta(hours=1), time="b"),
+            truths,
+            of_logistic,
+        ),
     ],
     "ExportedCalibrator": [Example(exported, nothing)],
     "EUMThreshold": [
@@ -1071,8 +1076,10 @@ def use_wrapper(learner: Any) -> None:
         x = {"a": SCORES[i]}
         learner.predict_one(x)
         shares = learner.predict_proba_one(x)
-        if not isinstance(learner, DecisionClassifier):
-            check_shares(shares)
+        if isinstance(learner, DecisionClassifier):
+            learner.learn_one(x, label, **when(learner))
+            continue
+        check_shares(shares)
         learner.learn_one(x, label)
     if isinstance(learner, CalibratedClassifier):
         served = learner.serve_one({"a": 0.5})

@@ -1304,16 +1304,16 @@ def _add_decisions() -> None:
             Oracle(),
             draw.pick(names),
             history=draw.pick(["labels", "expected", None]),
-            half_life=draw.half_life(),
+            half_life=draw.half_life_or_time(),
         )
 
     def learn_decision(draw: Draw, learner: Any, held: list[Any]) -> None:
-        learner.learn_one(_sample(draw), draw.pick([False, True]))
+        learner.learn_one(_sample(draw), draw.pick([False, True]), **draw.when(learner))
 
     def learn_batch(draw: Draw, learner: Any, held: list[Any]) -> None:
         n = draw.random.randint(1, 4)
         xs = [_sample(draw) for _ in range(n)]
-        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs])
+        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs], **draw.times(learner, n))
 
     def ask_decision(learner: Any) -> Any:
         answers = [learner.predict_one({"p": p}) for p in GRID]
