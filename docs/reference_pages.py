@@ -92,6 +92,7 @@ TASKS = {
         "calibration.AuditedCalibrator",
         "monitoring.AuditSampler",
         "monitoring.AuditedMean",
+        "monitoring.AuditedMetric",
     ],
     "Know a metric before the labels": ["metrics.ExpectedMetric", "metrics.expected_metric"],
     "Survive a crash": ["durable.run", "durable.Store", "durable.LabelJoin"],

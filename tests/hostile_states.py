@@ -68,6 +68,7 @@ from streamcal.durable.timeline import Timeline
 from streamcal.losses.ranges import TwoPoint
 from streamcal.monitoring import (
     AuditedMean,
+    AuditedMetric,
     AuditSampler,
     CalibrationDrift,
     CalibrationTest,
@@ -213,6 +214,10 @@ def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
 
 def audited(mean: AuditedMean, i: int) -> None:
     mean.update(SCORES[i], SCORES[i + 1] if i % 3 == 0 else None, 0.3)
+
+
+def audited_ratio(metric: AuditedMetric, i: int) -> None:
+    metric.update(SCORES[i], i % 2 if i % 3 == 0 else None, 0.3)
 
 
 def watched_late(test: CalibrationTest, i: int) -> None:
@@ -396,6 +401,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: AuditSampler(0.3, secret="s", fields=["country"], remember=50), chosen)
     ],
     "AuditedMean": [Example(lambda: AuditedMean(high=2.0), audited)],
+    "AuditedMetric": [Example(lambda: AuditedMetric("recall"), audited_ratio)],
     "ForecastComparison": [Example(ForecastComparison, compared)],
     "IsotonicCalibrator": [
         Example(lambda: IsotonicCalibrator(), binary),
@@ -852,6 +858,12 @@ def use(learner: Any) -> None:
             for low, high in (learner.interval_once, learner.interval_always):
                 assert learner.low <= low <= high <= learner.high
             assert learner.low <= learner.mean <= learner.high
+    elif isinstance(learner, AuditedMetric):
+        for i in range(20):
+            learner.update(SCORES[i], i % 2 if i % 3 == 0 else None, 0.7)
+            for low, high in (learner.interval_once, learner.interval_always):
+                assert low <= high
+            assert not math.isnan(learner.value)
     elif isinstance(learner, ForecastComparison):
         assert learner.interval[0] <= learner.interval[1]
         for i in range(40):

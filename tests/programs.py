@@ -904,6 +904,13 @@ def _add_metrics() -> None:
         total = sum(raw.values())
         return draw.pick("abc"), {label: p / total for label, p in raw.items()}
 
+    def of_kind(draw: Draw, metric: Any) -> tuple[Any, Any]:
+        if metric.multiclass is None:
+            return binary(draw, metric)
+        y, p = many(draw, metric)
+        missing = draw.pick("abcd")
+        return y, {label: each for label, each in p.items() if label != missing}
+
     def ranks(draw: Draw, metric: Any) -> tuple[Any, Any]:
         labels = metric.labels or [1, 2, 3, np.int64(4), True]
         return draw.pick(labels), draw.pick(labels)
@@ -938,9 +945,12 @@ def _add_metrics() -> None:
     score = ["brier", "log"]
     CASES[package.ECE] = Case(
         lambda draw: package.ECE(
-            draw.size(), draw.pick(["width", "mass"]), max_scores=draw.pick([2, 9, 99])
+            draw.size(),
+            draw.pick(["width", "mass"]),
+            max_scores=draw.pick([2, 9, 99]),
+            multiclass=draw.pick([None, None, "classwise"]),
         ),
-        acts,
+        [update(of_kind), update(of_kind), revert],
         ask(0.0, 1.0),
     )
 
@@ -970,7 +980,12 @@ def _add_metrics() -> None:
         lambda draw: package.SmoothECE(n_cells=draw.pick([2, 3, 64])), acts, ask(0.0, 1.0), cost=2.0
     )
     CASES[package.CORP] = Case(
-        lambda draw: package.CORP(draw.pick(score)), [*acts[:2], revert_corp], corp, cost=4.0
+        lambda draw: package.CORP(
+            draw.pick(score), multiclass=draw.pick([None, None, "classwise"])
+        ),
+        [update(of_kind), update(of_kind), revert_corp],
+        corp,
+        cost=4.0,
     )
     CASES[package.RollingCORP] = Case(
         lambda draw: package.RollingCORP(
@@ -1464,6 +1479,7 @@ def _add_wrappers() -> None:
 def _add_alarms() -> None:
     from streamcal.monitoring import (
         AuditedMean,
+        AuditedMetric,
         AuditSampler,
         CalibrationDrift,
         CalibrationTest,
@@ -1564,6 +1580,16 @@ def _add_alarms() -> None:
         return mean.mean, mean.interval_once, mean.interval_always, mean.n_observed
 
     CASES[AuditedMean] = Case(lambda draw: AuditedMean(draw.pick([0.05, 0.9])), [observe], ask_mean)
+
+    def ask_ratio(metric: Any) -> Any:
+        within([metric.value, *metric.interval_once, *metric.interval_always], 0.0, 1.0)
+        return metric.value, metric.interval_once, metric.interval_always, metric.n_observed
+
+    CASES[AuditedMetric] = Case(
+        lambda draw: AuditedMetric(draw.pick(["f1", "recall"]), draw.pick([0.05, 0.9])),
+        [observe],
+        ask_ratio,
+    )
 
 
 # Stores -------------------------------------------------------------------------------------------

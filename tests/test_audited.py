@@ -29,6 +29,7 @@ from streamcal.calibration.tickets import Ticket
 from streamcal.durable import Event, LabelJoin, Store, run
 from streamcal.monitoring import AuditSampler, CalibrationDrift
 from streamcal.sklearn import OnlineCalibratedClassifier
+from tests.runner import run as command
 
 FLOOR = 0.05
 BAD: list[tuple[Any, type[Exception], str]] = [
@@ -434,3 +435,68 @@ def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
         other = AuditSampler(0.4, secret="s")
         with pytest.raises(ValueError, match="`sampler` must have the parameters of that in"):
             run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=other)
+
+
+# The command line ---------------------------------------------------------------------------------
+
+
+def table(path: Path, n: int = 400) -> list[tuple[float, float, float, str]]:
+    rng = np.random.default_rng(11)
+    rows = []
+    for _ in range(n):
+        p = round(float(rng.random()), 3)
+        propensity = 1.0 if p < 0.5 else 0.25
+        y = float(rng.random() < p**2) if rng.random() < propensity else math.nan
+        rows.append((p, y, propensity, str(rng.choice(["a", "b"]))))
+    cells = [(p, "" if y != y else int(y), pi, key) for p, y, pi, key in rows]
+    pd.DataFrame(cells, columns=["p", "y", "pi", "k"]).to_csv(path, index=False)
+    return rows
+
+
+@pytest.mark.parametrize("delay", [0, 7])
+def test_a_table_has_a_column_of_propensities(tmp_path: Path, delay: int) -> None:
+    rows = table(tmp_path / "t.csv")
+    result = command(
+        *("calibrate", tmp_path / "t.csv", "--score", "p", "--label", "y", "--key", "k"),
+        *("--propensity", "pi", "--floor", "0.2", "--out", tmp_path / "out.csv"),
+        *(("--delay", delay, "--store", tmp_path / "run.db") if delay else ()),
+    )
+    assert result.exit_code == 0, result.output
+    keyed = KeyedCalibrator(AuditedCalibrator(floor=0.2))
+    waiting: list[Any] = []
+    values = []
+    for i, (p, y, propensity, key) in enumerate(rows):
+        while waiting and waiting[0][0] <= i:
+            _, score, label, known, name, ticket = waiting.pop(0)
+            keyed.learn_one(name, score, label, ticket=ticket, propensity=known)
+        value, ticket = keyed.serve_one(key, p)
+        values.append(value)
+        if delay == 0 and y == y:
+            keyed.learn_one(key, p, y, propensity=propensity)
+        elif y == y:
+            waiting.append((i + delay, p, y, propensity, key, ticket))
+    written = pd.read_csv(tmp_path / "out.csv")["calibrated"]
+    assert written.tolist() == pytest.approx(values, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--floor", "0.2"], "--floor needs --propensity, got 0.2 without it"),
+        (["--propensity", "y"], "--propensity must be another column than --label, got 'y'"),
+        (["--propensity", "pi", "--floor", "0.3"], "must be from 0.3 to 1, got '0.25'; --floor"),
+        (["--propensity", "pi", "--floor", "2"], "`--floor` must lie in (0, 1], got 2.0"),
+        (["--propensity", "pi", "--group", "k"], "--group can't be used with --propensity"),
+        (
+            ["--propensity", "pi", "--calibrator", "isotonic", "--loss", "squared"],
+            "it needs --loss log, got squared",
+        ),
+    ],
+)
+def test_a_propensity_that_does_not_fit(tmp_path: Path, options: list[str], message: str) -> None:
+    table(tmp_path / "t.csv", 20)
+    given = ["--score", "p", "--label", "y", "--out", tmp_path / "out.csv", *options]
+    result = command("calibrate", tmp_path / "t.csv", *given, status=None)
+    assert result.exit_code != 0
+    assert message in " ".join(result.output.split())
+    assert not (tmp_path / "out.csv").exists()

@@ -51,5 +51,5 @@ def test_public_names_do_not_grow_in_number():
     """Ask who would type a new one; where fewer are left, lower the number."""
     # The last ones are `read_export`, with which a map in JSON is read, and what people type whose
     # labels are few or late: `ExpectedMetric`, `expected_metric`, `AuditSampler`, `AuditedMean`,
-    # `AuditedCalibrator`.
-    assert len(counts.public_names()) <= 143
+    # `AuditedMetric`, `AuditedCalibrator`.
+    assert len(counts.public_names()) <= 144

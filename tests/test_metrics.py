@@ -51,8 +51,7 @@ NAMES = [
 ]
 by_metric = pytest.mark.parametrize("metric", METRICS, ids=NAMES)
 
-# Ties are frequent, and sums of dyadic weights are exact whatever their order. (scikit-learn takes
-# scores closer than 2e-16 for equal, so there are none of these.)
+# Ties are frequent, and sums of dyadic weights are exact whatever their order.
 probabilities = st.one_of(
     st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0]), st.integers(0, 1000).map(lambda i: i / 1000)
 )
@@ -69,7 +68,9 @@ def split(y: Any, p: Any, w: Any, score: Any) -> tuple[Any, Any, Any]:
             losses = (1 - right) ** 2 if score == "brier" else -np.log(right)
         return np.average(losses, weights=w)
 
-    again = IsotonicRegression().fit(p, y, sample_weight=w).predict(p)
+    # By rank: scikit-learn takes scores closer than 2e-16 for equal.
+    rank = np.unique(p, return_inverse=True)[1]
+    again = IsotonicRegression().fit(rank, y, sample_weight=w).predict(rank)
     s_model, s_again = mean(p), mean(np.clip(again, 0, 1))
     s_mean = mean(np.full(len(p), np.average(y, weights=w)))
     return s_model - s_again, s_mean - s_again, s_mean
@@ -331,11 +332,17 @@ answer_streams = st.lists(
     min_size=1,
     max_size=20,
 )
-by_kind = pytest.mark.parametrize(
-    "options",
-    [{}, {"n_bins": 3}, {"n_bins": 4, "strategy": "mass"}],
-    ids=["width", "width-3", "mass"],
+CLASSWISE: list[Any] = [
+    ECE(multiclass="classwise"),
+    ECE(3, multiclass="classwise"),
+    ECE(4, "mass", multiclass="classwise"),
+    CORP(multiclass="classwise"),
+    CORP("log", multiclass="classwise"),
+]
+by_classwise = pytest.mark.parametrize(
+    "metric", CLASSWISE, ids=["width", "width-3", "mass", "corp-brier", "corp-log"]
 )
+ece_and_corp = pytest.mark.parametrize("metric", [CLASSWISE[0], CLASSWISE[3]], ids=["ece", "corp"])
 
 
 def events_of(stream: Any, label: Any) -> list[Any]:
@@ -344,30 +351,29 @@ def events_of(stream: Any, label: Any) -> list[Any]:
     return [(y == top, p.get(top, 0.0), w) for (y, p, w), top in zip(stream, tops, strict=True)]
 
 
-def ece_by_label(metric: Any, stream: Any) -> dict[Any, float]:
-    """Return the ECE of each label against all others: the oracle."""
+def batch_by_label(metric: Any, stream: Any) -> dict[Any, float]:
+    """Return the metric of each label against all others: the oracle."""
     known = {label for y, p, _ in stream for label in (y, *p)}
-    binary = ECE(metric.n_bins, metric.strategy)
-    return {label: batch(binary, events_of(stream, label)) for label in known}
+    return {label: batch(metric, events_of(stream, label)) for label in known}
 
 
-@by_kind
+@by_classwise
 @given(stream=answer_streams, drawn=st.data())
 @settings(max_examples=40, deadline=None)
-def test_classwise_ece_is_the_mean_over_labels(
-    options: Any, stream: Any, drawn: st.DataObject
+def test_a_classwise_metric_is_the_mean_over_labels(
+    metric: Any, stream: Any, drawn: st.DataObject
 ) -> None:
-    metric = ECE(**options, multiclass="classwise")
+    metric = metric.clone()
     for n, sample in enumerate(stream, 1):
         metric.update(*sample)
-        expected = ece_by_label(metric, stream[:n])
+        expected = batch_by_label(metric, stream[:n])
         assert metric.by_label == pytest.approx(expected, abs=1e-9)
         assert metric.get() == pytest.approx(np.mean(list(expected.values())), abs=1e-9)
     left = list(stream)
     for at in drawn.draw(st.permutations(range(len(stream)))):
         metric.revert(*stream[at])
         left.remove(stream[at])
-        expected = ece_by_label(metric, left) if left else {}
+        expected = batch_by_label(metric, left) if left else {}
         assert metric.by_label == pytest.approx(expected, abs=1e-9)
     assert metric.get() == 0.0
 
@@ -401,6 +407,57 @@ def test_top_label_metrics_are_those_of_its_event(stream: Any, drawn: st.DataObj
         assert metric.get() == close_to(metric, expected)
 
 
+@given(stream=answer_streams, drawn=st.data())
+@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("scoring", ["brier", "log"])
+def test_classwise_corp_has_the_mean_split(scoring: Any, stream: Any, drawn: st.DataObject) -> None:
+    metric = CORP(scoring, multiclass="classwise")
+    for sample in stream:
+        metric.update(*sample)
+    at = drawn.draw(st.integers(0, len(stream)))
+    left = stream[:at] + stream[at + 1 :]
+    for sample in stream[at : at + 1]:
+        metric.revert(*sample)
+    splits = []
+    for label in {label for y, p, _ in left for label in (y, *p)}:
+        y, p, w = (np.array(x, float) for x in zip(*events_of(left, label), strict=True))
+        splits.append(split(y, p, w, scoring))
+    expected = np.mean(splits, axis=0) if splits else np.zeros(3)
+    assert [metric.mcb, metric.dsc, metric.unc] == pytest.approx(expected, abs=1e-9)
+    assert metric.get() == metric.mcb
+    score = expected[0] - expected[1] + expected[2]
+    assert metric.mean_score == pytest.approx(score, abs=1e-9)
+    assert metric.split() == (metric.mean_score, metric.mcb, metric.dsc, metric.unc)
+
+
+def test_the_score_of_classwise_corp_is_the_brier_score_of_all_labels() -> None:
+    metric, brier = CORP(multiclass="classwise"), BrierScore()
+    for y, p in [("a", [0.5, 0.3, 0.2]), ("c", [0.1, 0.7, 0.2]), ("b", [0.2, 0.6, 0.2])]:
+        for each in (metric, brier):
+            each.update(y, dict(zip("abc", p, strict=True)))
+    assert metric.mean_score == pytest.approx(brier.get() / 3)
+    for method in (metric.staircase, metric.band):
+        with pytest.raises(ValueError, match=f"`{method.__name__}` needs one curve, got"):
+            method()
+    assert CORP().by_label == CORP(multiclass="top-label").by_label == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"a": 0.75, "b": 0.75}, {"a": 0.5, "b": 0.75}, {"b": 0.25}, {"a": 0.75, "b": 0.25, "c": 0.5}],
+    ids=str,
+)
+@ece_and_corp
+def test_a_refused_revert_of_many_labels_changes_nothing(metric: Any, wrong: Any) -> None:
+    metric = metric.clone()
+    metric.update("a", {"a": 0.75, "b": 0.25})
+    metric.update("b", {"a": 0.25, "b": 0.5})
+    before = pickle.dumps(metric)
+    with pytest.raises(ValueError, match="`y_pred` must have been added before"):
+        metric.revert("a", wrong)  # what "a" has in the first could be removed
+    assert pickle.dumps(metric) == before
+
+
 def test_classwise_ece_of_two_labels_is_that_of_one() -> None:
     binary, both = ECE(n_bins=1), ECE(n_bins=1, multiclass="classwise")
     for y, p in [(True, 0.9), (False, 0.4), (True, 0.3), (True, 0.3)]:
@@ -409,8 +466,12 @@ def test_classwise_ece_of_two_labels_is_that_of_one() -> None:
     assert both.get() == pytest.approx(binary.get())
 
 
-def test_classwise_ece_evaluates_a_river_model() -> None:
-    metric, again = ECE(multiclass="classwise"), []
+@ece_and_corp
+def test_a_classwise_metric_evaluates_a_river_model(metric: Any) -> None:
+    kind, again = type(metric), []
+    metric = metric.clone()
+    assert metric.works_with(naive_bayes.GaussianNB())
+    assert not metric.works_with(linear_model.LinearRegression())
     evaluate.progressive_val_score(
         datasets.ImageSegments().take(300), naive_bayes.GaussianNB(), metric
     )
@@ -419,25 +480,29 @@ def test_classwise_ece_evaluates_a_river_model() -> None:
         if p := model.predict_proba_one(x):
             again.append((y, p, 1.0))
         model.learn_one(x, y)
-    assert metric.by_label == pytest.approx(ece_by_label(metric, again))
-    rolling: Any = utils.Rolling(ECE, window_size=50, multiclass="classwise")
+    assert metric.by_label == pytest.approx(batch_by_label(metric, again))
+    rolling: Any = utils.Rolling(kind, window_size=50, multiclass="classwise")
     for sample in again:
         rolling.update(*sample[:2])
-    assert rolling.get() == pytest.approx(np.mean(list(ece_by_label(metric, again[-50:]).values())))
+    assert rolling.get() == pytest.approx(
+        np.mean(list(batch_by_label(metric, again[-50:]).values()))
+    )
 
 
-def test_classwise_ece_is_a_river_metric() -> None:
-    metric = ECE(multiclass="classwise")
-    metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
+@by_classwise
+def test_a_classwise_metric_is_a_river_metric(metric: Any) -> None:
+    metric = metric.clone()
+    first = ("a", {"a": 0.5, "b": 0.25, "c": 0.25}, 1.0)
+    metric.update(*first)
     assert metric.clone().get() == 0.0
     assert metric.clone()._get_params() == metric._get_params()
     thawed = pickle.loads(pickle.dumps(metric))
     for each in (metric, thawed):
-        each.update("d", {"a": 1.0}, w=2.0)
+        each.update("d", {"a": 0.75}, w=2.0)
     assert thawed.by_label == metric.by_label
     full = metric.clone(include_attributes=True)
-    full.revert("d", {"a": 1.0}, w=2.0)
-    assert full.by_label == pytest.approx({"a": 0.5, "b": 0.25, "c": 0.25})
+    full.revert("d", {"a": 0.75}, w=2.0)
+    assert full.by_label == pytest.approx(batch_by_label(metric, [first]))
     assert len(metric.by_label) == 4
 
 
@@ -452,10 +517,11 @@ def test_classwise_ece_is_a_river_metric() -> None:
         (None, {"a": 0.5, "b": 0.5}, 1.0, ValueError, "`y_true` must be a label, got None"),
     ],
 )
+@ece_and_corp
 def test_bad_answers_change_nothing(
-    y_true: Any, y_pred: Any, w: Any, error: Any, message: str
+    metric: Any, y_true: Any, y_pred: Any, w: Any, error: Any, message: str
 ) -> None:
-    metric = ECE(multiclass="classwise")
+    metric = metric.clone()
     metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
     before = metric.by_label
     for change in (metric.update, metric.revert):
@@ -612,7 +678,7 @@ def test_names_need_a_positive_label(metric: Any) -> None:
         (lambda: ECE(strategy="quantile"), "`strategy` must be one of 'width', 'mass'"),
         (lambda: CORP(scoring="spherical"), "`scoring` must be one of 'brier', 'log'"),
         (lambda: ECE(multiclass="all"), "`multiclass` must be one of 'top-label', 'classwise'"),
-        (lambda: CORP(multiclass="classwise"), "`multiclass` must be one of 'top-label', got 'cl"),
+        (lambda: CORP(multiclass="each"), "`multiclass` must be one of 'top-label', 'classwise'"),
         (lambda: ECE(pos_val="a", multiclass="top-label"), "`pos_val` must be left out where"),
     ],
 )

@@ -763,10 +763,11 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     animals: Path, ending: str
 ) -> None:
     top, each = ECE(multiclass="top-label"), ECE(multiclass="classwise")
-    parts, accuracy, brier = CORP(multiclass="top-label"), metrics.Accuracy(), BrierScore()
+    parts, split = CORP(multiclass="top-label"), CORP(multiclass="classwise")
+    accuracy, brier = metrics.Accuracy(), BrierScore()
     losses = []
     for y, p in answers_in(animals):
-        for metric in (top, each, parts, brier):
+        for metric in (top, each, parts, split, brier):
             metric.update(y, p)
         accuracy.update(y, max(p, key=p.__getitem__))
         losses.append(-math.log(p[y]))
@@ -785,7 +786,10 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
     errors = [row[4] for row in labels.tables[0].rows]
     assert errors == sorted(errors, reverse=True)
     assert labels.tables[0].rows[0][0] == HOSTILE
-    assert set(labels.charts[0].choices) == set(ANIMALS)
+    assert {row[0]: row[5] for row in labels.tables[0].rows} == pytest.approx(split.by_label)
+    assert [chart.title for chart in labels.charts] == list(ANIMALS)
+    for chart in labels.charts:
+        assert chart.summary.endswith(f" % of rows; MCB\xa0{split.by_label[chart.title]:.4f}")
     assert len(reliability.charts) == 2
     assert [series.name for series in over_time.charts[1].series] == ["all labels"]
     first, predicted, wrong, *_ = report.verdict
@@ -884,9 +888,7 @@ def test_a_report_of_several_labels_before_and_after(tmp_path: Path) -> None:
         assert {row[0]: row[column] for row in labels.tables[0].rows} == pytest.approx(
             each.by_label
         )
-    assert labels.charts[0].choices == tuple(
-        "abc"[at] for at in np.argsort(-np.bincount(y), kind="stable")
-    )
+    assert [chart.title for chart in labels.charts] == ["a", "b", "c"]
     assert {s.name for s in labels.charts[0].legend if s.kind == "line"} == {
         *("perfectly calibrated", "before", "after")
     }
@@ -919,7 +921,10 @@ def test_calibrated_labels_and_single_rows() -> None:
     names = tuple(map(str, range(300)))
     _, _, labels, _ = of_labels(Answers(names, many, many.argmax(axis=1), 1.0 + np.arange(400)))
     assert "Of 300 labels, the 200 worst are shown" in labels.text
-    assert len(labels.charts[0].choices) == 12
+    counts = np.bincount(many.argmax(axis=1), minlength=300)
+    most = np.argsort(-counts, kind="stable")[:12]
+    assert [chart.title for chart in labels.charts] == [str(at) for at in sorted(most)]
+    assert labels.text.endswith("of the 12 labels with the most rows; 288 are left out.")
     for n in (1, 2):
         few = Answers(("a", "b"), np.full((n, 2), 0.5), np.zeros(n, np.int64), 1.0 + np.arange(n))
         for each in (few, few._replace(before=np.full((n, 2), 0.25))):
@@ -928,11 +933,11 @@ def test_calibrated_labels_and_single_rows() -> None:
 
 
 def test_the_order_of_labels_stays_when_others_become_frequent() -> None:
-    """A live page whose choices change is loaded again."""
+    """A live page whose charts change is loaded again."""
     p = np.full((9, 3), 0.25)
     for y in ([0, 0, 1, 1, 1, 2, 2, 2, 2], [2, 2, 1, 1, 1, 0, 0, 0, 0]):
         answers = Answers(("a", "b", "c"), p, np.array(y), 1.0 + np.arange(9))
-        assert of_labels(answers)[2].charts[0].choices == ("a", "b", "c")
+        assert [chart.title for chart in of_labels(answers)[2].charts] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -952,9 +957,14 @@ def test_a_page_of_several_labels_fits(
     with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") == width
         assert tab.evaluate(CUT) == []
-        assert tab.inner_text("#label-reliability label").startswith("Label")
-        choices = tab.locator("#label-reliability option").all_inner_texts()
-        assert sorted(choices) == sorted(ANIMALS)
+        titles = tab.locator(".panel figcaption").all_inner_texts()
+        assert sorted(titles) == sorted(ANIMALS)
+        assert tab.locator("#labels .legend").count() == 1
+        (drawn,) = {tuple(map(round, frame)) for frame in tab.evaluate(FRAMES)}  # of all panels
+        assert drawn[0] == pytest.approx(drawn[1], abs=2)
+        assert drawn[0] > (80 if width == 390 else 150)
+        rows = {panel.bounding_box()["y"] for panel in tab.locator(".panel").all()}
+        assert len(rows) == (2 if width == 390 else 1)
 
 
 @pytest.mark.parametrize("command", ["report", "watch"])
@@ -1531,6 +1541,9 @@ def opened(browser: Any, url: Any, **options: Any) -> Iterator[Any]:
         tab.close()
 
 
+FRAMES = """() => Bokeh.documents.map((d) => d.roots()[0]).filter(
+    (p) => p.renderers[0].data_source.name.startsWith("label-")).map(
+    (p) => [p.inner_width, p.inner_height])"""
 DRAWN = """() => Object.fromEntries(Bokeh.documents.flatMap((d) => d.roots()[0].renderers.map((r) =>
     [r.data_source.name, [r.visible, Object.fromEntries(Object.entries(r.data_source.data).map(
         ([name, column]) => [name, Array.from(column)]))]])))"""
@@ -1605,13 +1618,14 @@ def test_of_a_large_number_it_is_enough_to_know_that() -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_everybody_can_use_it(
-    browser: Any, table: Any, late_db: Any, kinds_db: Any, width: int, scheme: str
+    browser: Any, table: Any, animals: Any, late_db: Any, kinds_db: Any, width: int, scheme: str
 ) -> None:
     pytest.importorskip("axe_playwright_python")
     out = table.with_suffix(".html")
     columns = ["--score", "p", "--label", "y", "--prob", "p", "--key", "key", "--segment", "key"]
     view = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-    for subject in ([table, *columns], [late_db], [kinds_db]):
+    labels = [animals, "--prob", COLUMNS, "--label", "animal"]
+    for subject in ([table, *columns], labels, [late_db], [kinds_db]):
         run("report", *subject, "--out", out)
         with opened(browser, out.as_uri(), **view) as tab:
             assert violations(tab) == []
@@ -1622,7 +1636,9 @@ def test_everybody_can_use_it(
         assert tab.evaluate(CUT) == []
 
 
-def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_db: Any) -> None:
+def test_nothing_is_cut_on_paper(
+    browser: Any, table: Any, animals: Any, late_db: Any, kinds_db: Any
+) -> None:
     long, out = table.with_name("long.csv"), table.with_suffix(".html")
     names = ["probability_before_calibration", "y", "country_of_the_visitor_as_text"]
     text = table.read_text().replace("p,y,key", ",".join(names), 1).replace("plain", "of " * 30)
@@ -1631,6 +1647,7 @@ def test_nothing_is_cut_on_paper(browser: Any, table: Any, late_db: Any, kinds_d
     pages: list[tuple[Path, list[str]]] = [
         (table, ["--score", "p", "--prob", "p", "--label", "y"]),
         (long, [*columns, "--key", names[2], "--segment", names[2]]),
+        (animals, ["--prob", COLUMNS, "--label", "animal"]),
         (late_db, []),
         (kinds_db, []),
     ]
@@ -1650,6 +1667,21 @@ def test_sheets_are_full(browser: Any, table: Any, width: int) -> None:
     with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
         sheets = tab.pdf(format="A4").count(b"/Type /Page\n")
     assert 1 <= sheets <= 4  # the verdict and the scores; two charts on each of two; the last chart
+
+
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_twelve_labels_fit_a_sheet(browser: Any, tmp_path: Path, width: int) -> None:
+    rng, names = np.random.default_rng(5), [f"label {at}" for at in range(14)]
+    p = rng.dirichlet(np.ones(14), 500)
+    y = (rng.random((500, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(0, 13)
+    lines = [",".join([*map(repr, row), names[at]]) for row, at in zip(p.tolist(), y, strict=True)]
+    source, out = tmp_path / "many.csv", tmp_path / "many.html"
+    source.write_text("\n".join([",".join([*names, "y"]), *lines]))
+    run("report", source, "--prob", ",".join(names), "--label", "y", "--out", out)
+    with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
+        whole = tab.pdf(format="A4").count(b"/Type /Page\n")
+        tab.evaluate("document.querySelector('#labels').style.display = 'none'")
+        assert whole == tab.pdf(format="A4").count(b"/Type /Page\n") + 1 <= 5
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -1882,7 +1914,7 @@ def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None
 def test_a_page_says_why_there_are_no_new_numbers(browser: Any) -> None:
     bad = [False]
 
-    def build() -> Report:
+    def build() -> Any:
         if bad[0]:
             raise ValueError("row 7: `y` must be <b>0</b>")
         return tiny(1)
@@ -1941,8 +1973,7 @@ def test_labels_with_the_same_beginning_are_told_apart() -> None:
     names = (*(f"{'x' * 200}{i}" for i in range(2)), "z")
     labels = np.arange(300) % 3
     shown = of_labels(Answers(names, p, labels, np.arange(1.0, 301.0)))[2]
-    choices = {each.choice for each in shown.charts[0].series} - {None, ""}
-    assert len(choices) == 3
+    assert len({chart.title for chart in shown.charts}) == 3
     assert len({row[0] for row in shown.tables[0].rows}) == 3
 
 

@@ -77,6 +77,39 @@ class Audits:
         for p, y in zip(self.p, self.y, strict=True):
             mean.update(p, y, 0.05)
 
+    def time_metric(self) -> None:
+        from streamcal.monitoring import AuditedMetric
+
+        metric = AuditedMetric("f1")
+        for p, y in zip(self.p, self.y, strict=True):
+            metric.update(p, y, 0.05)
+
+
+class AuditedLabels:
+    """1,000 labels with propensities, and beside them a hedge that learns the labels alone."""
+
+    params = (["AuditedCalibrator", "HedgedCalibrator"],)
+    param_names = ("calibrator",)
+
+    def setup(self, calibrator: str) -> None:
+        from streamcal import calibration
+
+        rng = np.random.default_rng(1)
+        self.scores = rng.random(1_000).tolist()
+        self.y = (rng.random(1_000) < 0.5).astype(float).tolist()
+        self.calibrator = getattr(calibration, calibrator)()
+        self.given = [{"propensity": 0.5}] if self.calibrator.needs_propensity else [{}]
+        self.time_learn(calibrator)
+
+    def time_learn(self, _calibrator: str) -> None:
+        (given,) = self.given
+        for score, y in zip(self.scores, self.y, strict=True):
+            self.calibrator.learn_one(score, y, **given)
+
+    def time_predict(self, _calibrator: str) -> None:
+        for score in self.scores:
+            self.calibrator.predict_one(score)
+
 
 class Bands:
     """A band of 10,000 distinct predictions."""

@@ -235,7 +235,8 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
 
     def _steps(self, score: float, y: float, w: float, context: Context) -> list[Step]:
         """Return what learns a sample."""
-        p, label, weight = as_probability(score), as_label(y), as_weight(w)
+        p, label = as_probability(score), as_label(y)
+        weight = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         part = self._part(weight, self._read_propensity(context.propensity))
         kind = self._read_time(context.t).kind
         given = self._given_x(context.x)
@@ -279,9 +280,7 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the mixture of two probabilities of a score; before the first label, the score."""
         if not self.n_samples:
             return p
-        pairs = zip(self._mixture.weights, answers, strict=True)
-        total = sum(weight * min(max(q, _CLIP), 1.0 - _CLIP) for weight, q in pairs)
-        return min(max(total, _CLIP), 1.0 - _CLIP)
+        return min(max(self._mixture.kernel.mixture_of(answers), _CLIP), 1.0 - _CLIP)  # it may be rounded
 
     def _checked(self, answer: float) -> float:
         """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""

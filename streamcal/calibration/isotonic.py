@@ -290,6 +290,10 @@ class IsotonicCalibrator(Calibrator):
         """Return what unlearns a sample, for `do_all`; it returns False if it can't."""
         return (partial(self._regression.unlearn, *self._check_sample(score, y, w)),)
 
+    def _holds(self, score: float, y: float, w: float) -> bool:
+        """Return whether `_unlearn_steps` would unlearn a sample, or raise as they do."""
+        return self._regression.holds(*self._check_sample(score, y, w))
+
     def _check_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
         """Return a sample as floats, the statistic for the label, or raise."""
         number, weight = as_score(score), as_weight(w)

@@ -102,6 +102,11 @@ _HALF_LIFE = (
     "After how many samples the weight of a sample is halved, or after what time, such as 7d, 12h, "
     "30min or 45s, by --time. Not for the hedge. Default: never."
 )
+_PROPENSITY = (
+    "With which probability the label of each row was asked for, from --floor to 1: only some rows "
+    "are labelled, and the scores are calibrated for all. Log loss only."
+)
+_FLOOR = "The least value of --propensity. Default: 0.01."
 _TIME = (
     "The time of each row: ISO 8601, such as 2026-03-01T12:30, or seconds since 1970. Only for a "
     "--half-life or --window that is a duration. Rows stay in their order; a time that goes back "
@@ -137,6 +142,7 @@ def calibrate(
     sampling_rate: Annotated[
         str | None, column_option(_SAMPLING_RATE, metavar="RATE|COLUMN")
     ] = None,
+    propensity: Annotated[str | None, column_option(_PROPENSITY)] = None,
     time: Annotated[str | None, column_option(_TIME)] = None,
     new_column: NewColumnOption = "calibrated",
     calibrator: Annotated[Method, setting(CALIBRATOR, _METHOD, metavar="NAME")] = Method.hedge,
@@ -144,6 +150,7 @@ def calibrate(
     prior: Annotated[float | None, setting(CALIBRATOR, _PRIOR)] = None,
     window: Annotated[str | None, setting(CALIBRATOR, _WINDOW, metavar=_SPAN)] = None,
     half_life: Annotated[str | None, setting(CALIBRATOR, _HALF_LIFE, metavar=_SPAN)] = None,
+    floor: Annotated[float | None, setting(CALIBRATOR, _FLOOR)] = None,
     max_scores: Annotated[int | None, setting(CALIBRATOR, _MAX_SCORES)] = None,
     interpolation: Annotated[Interpolation | None, setting(CALIBRATOR, _INTERPOLATION)] = None,
     out: OutTableOption = Path("-"),
@@ -186,8 +193,9 @@ def calibrate(
     with usage_errors():
         numbers = _parse_delay(delay), _parse_rate(sampling_rate)
         kept = parse_span(window, "--window", whole=True), parse_span(half_life, "--half-life")
-    columns = Columns(score, label, weight, key, segment, group, *numbers, time, new_column)
-    settings = Settings(calibrator, loss, prior, *kept, max_scores, interpolation)
+    read = score, label, weight, key, segment, group
+    columns = Columns(*read, *numbers, propensity, time, new_column)
+    settings = Settings(calibrator, loss, prior, *kept, max_scores, interpolation, floor)
     with usage_errors():
         kind = format_of(*table, out, given=file_format)
         settings.check(columns)
@@ -221,9 +229,10 @@ def calibrate(
         summary,
         run or contextlib.nullcontext(),
     ):
-        needed = columns.requirements(totals, any_score=settings.any_score)
+        any_score = settings.any_score and columns.propensity is None
+        needed = columns.requirements(totals, any_score=any_score, floor=settings.found_floor)
         keyed = KeyedCalibrator(
-            partial(settings.make_calibrator, segment),
+            partial(settings.make_calibrator, columns),
             store=None if run is None else run.store,
             expire_after=expire_after,
         )

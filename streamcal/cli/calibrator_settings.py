@@ -91,6 +91,7 @@ class Settings:
     half_life: float | timedelta | None
     max_scores: int | None
     interpolation: Interpolation | None
+    floor: float | None
 
     def check(self, columns: Columns) -> None:
         """Raise ``ValueError`` if a parameter is wrong, or does not fit the columns."""
@@ -118,7 +119,8 @@ class Settings:
                 f"--sampling-rate corrects probabilities: it needs --loss log, got {self.loss}"
             )
         self._check_time(columns)
-        self.make_calibrator(segment)
+        self._check_propensity(columns)
+        self.make_calibrator(columns)
 
     def _check_time(self, columns: Columns) -> None:
         """Raise ``ValueError`` unless there is a column of times, or none is needed."""
@@ -142,12 +144,39 @@ class Settings:
             if columns.time == name:
                 raise ValueError(f"--time must be another column than {option}, got {name!r}")
 
-    def make_calibrator(self, segment: list[str] | None) -> "Calibrator":
+    def _check_propensity(self, columns: Columns) -> None:
+        """Raise ``ValueError`` if a propensity does not fit the other options."""
+        if columns.propensity is None:
+            if self.floor is not None:
+                raise ValueError(f"--floor needs --propensity, got {self.floor} without it")
+            return
+        if self.found_loss != "log":
+            raise ValueError(
+                "--propensity is for the labels of probabilities: it needs --loss log, got"
+                f" {self.loss}"
+            )
+        if columns.group is not None:
+            raise ValueError("--group can't be used with --propensity")
+        for option, name in {"--score": columns.score, "--label": columns.label}.items():
+            if columns.propensity == name:
+                raise ValueError(f"--propensity must be another column than {option}, got {name!r}")
+
+    def make_calibrator(self, columns: Columns) -> "Calibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
+        from streamcal import calibration
+
+        made = self._make(columns.segment)
+        if columns.propensity is None:
+            return made
+        return calibration.AuditedCalibrator(made, floor=self.found_floor)
+
+    def _make(self, segment: list[str] | None) -> "Calibrator":
+        """Return a new calibrator for labels that do not depend on propensities."""
         from streamcal import calibration
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         del given["calibrator"]
+        given.pop("floor", None)
         kind = _CALIBRATORS[self.calibrator]
         for name in given:
             if name not in kind.options:
@@ -171,6 +200,11 @@ class Settings:
     def any_score(self) -> bool:
         """Whether any number may be a score; else it must be a probability."""
         return _CALIBRATORS[self.calibrator].any_score
+
+    @property
+    def found_floor(self) -> float:
+        """The least propensity."""
+        return 0.01 if self.floor is None else self.floor
 
     @property
     def found_loss(self) -> str:

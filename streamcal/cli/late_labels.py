@@ -38,6 +38,7 @@ class _Late(NamedTuple):
     x: dict[str, Any] | None
     ticket: Ticket | None
     group: int | str | None  # the first row of its group; while that goes on, the group's name
+    propensity: float | None
 
 
 class LateLabels:
@@ -71,6 +72,7 @@ class LateLabels:
         delays: NDArray[Any],
         names: Sequence[str | None] | None = None,
         times: Sequence[Time] | None = None,
+        propensities: NDArray[np.float64] | None = None,
     ) -> Vector:
         """Predict rows in order, each after the labels that are known by then are learned.
 
@@ -89,6 +91,8 @@ class LateLabels:
         times : sequence of shape (n_rows,), optional
             The time of each row. A label is learned at the time of the row before which
             it becomes known.
+        propensities : ndarray of shape (n_rows,), optional
+            The probability with which each label was asked for.
 
         Returns
         -------
@@ -114,7 +118,8 @@ class LateLabels:
             values[i], ticket = self.keyed.serve_one(keys[i], score, x=x)
             if label == label:
                 sample = score, label, weight, keys[i], x, ticket
-                late = _Late(row + int(delays[i]), row, *sample, name)
+                propensity = None if propensities is None else float(propensities[i])
+                late = _Late(row + int(delays[i]), row, *sample, name, propensity)
                 if name is None:
                     heappush(self._waiting, late)
                 else:
@@ -134,8 +139,9 @@ class LateLabels:
             late = heappop(self._waiting)
             if late.group is None:
                 sample = late.key, late.score, late.label, late.weight
+                given: dict[str, Any] = {"x": late.x, "ticket": late.ticket, "t": t}
                 with errors_of_waiting(self._path):
-                    self.keyed.learn_one(*sample, x=late.x, ticket=late.ticket, t=t)
+                    self.keyed.learn_one(*sample, **given, propensity=late.propensity)
                 continue
             group = {late.key: [late]}  # the rows of each key are a sample of this key
             while self._waiting and self._waiting[0].group == late.group:
@@ -154,8 +160,9 @@ class LateLabels:
             )
         scores, labels = [late.score for late in rows], [late.label for late in rows]
         tickets = [late.ticket for late in rows]
+        given: dict[str, Any] = {"tickets": tickets, "t": t}
         with errors_of_waiting(self._path):
-            self.keyed.learn_group(key, scores, labels, weight, tickets=tickets, t=t)
+            self.keyed.learn_group(key, scores, labels, weight, **given)
 
     def n_waiting(self, after: int) -> int:
         """Return how many of the rows with greater numbers wait for their labels."""

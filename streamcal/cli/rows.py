@@ -219,6 +219,17 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
+def propensity_column(name: str, floor: float) -> Column:
+    """Return a column of probabilities with which labels are asked for."""
+    otherwise = "; --floor says what the least propensity is"
+    requirement = Requirement(
+        f"from {floor:g} to 1",
+        lambda propensity: (propensity >= floor) & (propensity <= 1.0),
+        otherwise,
+    )
+    return Column(name, (requirement,))
+
+
 def binary_label_column(name: str, otherwise: str = "") -> Column:
     """Return a column of labels 0 and 1; ``otherwise`` is that of its `Requirement`."""
     text = "0 or 1, or false or true"

@@ -20,6 +20,7 @@ from streamcal.cli.rows import (
     name_checksums,
     plain_values,
     probability_column,
+    propensity_column,
     rate_column,
     score_column,
     weight_column,
@@ -51,6 +52,7 @@ class Columns:
     group: str | None
     delay: int | str | None
     sampling_rate: float | str | None
+    propensity: str | None
     time: str | None
     new_column: str
 
@@ -58,24 +60,28 @@ class Columns:
     def names(self) -> list[str]:
         """The columns that are read."""
         read = (self.score, self.label, self.weight, self.key, self.group)
-        numbers = (self.delay, self.sampling_rate, self.time)
+        numbers = (self.delay, self.sampling_rate, self.propensity, self.time)
         return [n for n in (*read, *numbers, *(self.segment or ())) if isinstance(n, str)]
 
-    def requirements(self, totals: Totals, *, any_score: bool) -> list[Column]:
+    def requirements(self, totals: Totals, *, any_score: bool, floor: float) -> list[Column]:
         """Return the columns of numbers, with their requirements.
 
-        They are score, label and weight, then delay, sampling rate and time if these are columns.
+        They are score, label and weight, then delay, sampling rate, propensity and time if these
+        are columns. ``floor`` is the least propensity.
         """
         if any_score and self.segment is None:
             score = score_column(self.score)
         else:
-            otherwise = "" if self.segment else "; other numbers need --calibrator isotonic"
+            only = self.segment or self.propensity
+            otherwise = "" if only else "; other numbers need --calibrator isotonic"
             score = probability_column(self.score, otherwise)
         read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
         if isinstance(self.delay, str):
             read.append(delay_column(self.delay))
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
+        if self.propensity is not None:
+            read.append(propensity_column(self.propensity, floor))
         if self.time is not None:
             read.append(TimeColumn(self.time, ()))
         return read
@@ -90,6 +96,13 @@ class Columns:
         if not isinstance(rate, str):
             return _repeat(rate or 1.0, rows)
         return rows.values[4 if isinstance(self.delay, str) else 3]
+
+    def propensities(self, rows: "Rows") -> Vector | None:
+        """Return the propensity of each row; None if there is no such column."""
+        if self.propensity is None:
+            return None
+        n_before = isinstance(self.delay, str) + isinstance(self.sampling_rate, str)
+        return rows.values[3 + n_before]
 
 
 def _repeat(number: float, rows: "Rows") -> Vector:
@@ -130,7 +143,8 @@ class TableBatch:
         names = group_names(self.rows, columns.group)
         delays = columns.delays(self.rows)
         times = self._source.times_of(self.rows)
-        return late.predict_learn(self._numbers, self.samples, self._fields, delays, names, times)
+        given = delays, names, times, columns.propensities(self.rows)
+        return late.predict_learn(self._numbers, self.samples, self._fields, *given)
 
 
 class TableSource:
@@ -238,7 +252,8 @@ class TableSource:
         times = self.times_of(rows)
         if times is not None and len(times):
             self._check_kind(times)
-        read = self._keyed.read_contexts(fields, times, len(rows.numbers))
+        propensities = self.columns.propensities(rows)
+        read = self._keyed.read_contexts(fields, times, len(rows.numbers), propensities)
         scores, labels, weights, *_ = rows.values
         groups = group_rows(rows, self.columns.key)
         return Samples(groups, scores, labels, weights, read), fields

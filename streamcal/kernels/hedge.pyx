@@ -655,6 +655,17 @@ cdef class Hedge(Exclusive):
                 for i in range(n):
                     self.mixed[i] += u * exp(self.weights[k, i]) / total
 
+    def mixture_of(self, answers):
+        """Return the mean of what the experts answer by the served weights."""
+        cdef Py_ssize_t i
+        self.acquire()
+        try:
+            for i in range(self.answers.shape[0]):
+                self.answers[i] = answers[i]
+            return self.mixture(&self.answers[0])
+        finally:
+            self.release()
+
     # State ----------------------------------------------------------------------------------------
 
     def served_weights(self):

@@ -119,6 +119,13 @@ cdef class IsotonicRegression(Hull):
         with self.lock:
             return self.unlearn_sample(score, s, w)
 
+    def holds(self, double score, double s, double w):
+        """Return whether `unlearn` would remove a sample."""
+        cdef Sample sample
+        cdef int64_t at = -1
+        with self.lock:
+            return self.holds_sample(score, s, w, &sample, &at)
+
     def predict(self, double score, bint step):
         """Return the mean at a score, linear between blocks unless ``step``; NaN if there is none.
         """

@@ -134,6 +134,9 @@ cdef class ScoreIndex(Shared):
     cdef int check_whole(self) except -1 nogil
     cdef int start_change(self) except -1 nogil
     cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil
+    cdef bint holds_sample(
+        self, double score, double label, double w, Sample *sample, int64_t *at
+    ) except -1 nogil
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
     cdef int forget_oldest(self) except -1 nogil
     cdef int limit_growth(self, double rate) except -1 nogil

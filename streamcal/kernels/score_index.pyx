@@ -387,22 +387,30 @@ cdef class ScoreIndex(Shared):
         self.changing = False
         return True
 
-    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
-        """Remove one sample; return False, unchanged, if it cannot have been learned."""
-        cdef Sample sample
+    cdef bint holds_sample(
+        self, double score, double label, double w, Sample *sample, int64_t *at
+    ) except -1 nogil:
+        """Return whether a sample can have been learned; write it, and its place in the queue."""
         cdef Slot *slot
-        cdef int64_t at = -1
         if self.refuses(score, label, w):
             return False
         self.check_whole()
-        sample = self.as_sample(score, label, w * self.growth)
+        sample[0] = self.as_sample(score, label, w * self.growth)
         slot = self.find(score)
-        if slot == NULL or not self.may_hold(slot, &sample):
+        if slot == NULL or not self.may_hold(slot, sample):
             return False
-        if self.window > 0:
-            at = self.find_queued(&sample)
-            if at < 0:
-                return False
+        if self.window == 0:
+            return True
+        at[0] = self.find_queued(sample)
+        return at[0] >= 0
+
+    cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil:
+        """Remove one sample; return False, unchanged, if it cannot have been learned."""
+        cdef Sample sample
+        cdef int64_t at = -1
+        if not self.holds_sample(score, label, w, &sample, &at):
+            return False
+        if at >= 0:
             self.cancel_queued(at)
         self.start_change()
         self.remove(&sample)

@@ -227,9 +227,7 @@ def with_hint(error: ValueError, pos_val: Any, *values: Any) -> ValueError:
     return error
 
 
-def check_multiclass(
-    multiclass: Multiclass | None, pos_val: Any, choices: tuple[Multiclass, ...] = MULTICLASS
-) -> None:
+def check_multiclass(multiclass: Multiclass | None, pos_val: Any) -> None:
     """Raise if it is no way to see several labels, or if there is a positive label, too.
 
     Examples
@@ -241,7 +239,7 @@ def check_multiclass(
     """
     if multiclass is None:
         return
-    check_choice(multiclass, "multiclass", choices)
+    check_choice(multiclass, "multiclass", MULTICLASS)
     if pos_val is not True:
         raise ValueError(f"`pos_val` must be left out where `multiclass` is given, got {pos_val!r}")
 

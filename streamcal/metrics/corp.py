@@ -15,7 +15,6 @@ mean; then UNC needs a second running mean, of the deviance from a fixed number.
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -30,9 +29,10 @@ from streamcal.isotonic.corp import Decomposition, decompose, decompose_means
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.losses import Log, Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
+from streamcal.metrics._each_label import EachLabel
 from streamcal.metrics._exact_sum import ExactSum
 from streamcal.metrics.bands import Band, BandMethod, Kind, corp_band
-from streamcal.metrics.base import MeanMetric, check_multiclass, find_deviance
+from streamcal.metrics.base import MeanMetric, Multiclass, check_multiclass, find_deviance
 
 Scoring = Literal["brier", "log"]
 SCORES: tuple[Scoring, ...] = get_args(Scoring)
@@ -50,8 +50,9 @@ class CORP(MeanMetric, BinaryMetric):
     For n distinct predictions an update takes O(log² n) and `get` O(n). Memory grows with n. For an
     endless stream use `RollingCORP` or
     ``river.utils.Rolling(CORP, window_size=...)``, which reverts the oldest sample. If the weights
-    of samples with one prediction differ by a factor of 10⁹ or more, a light one may be lost in the
-    sums, and reverting it is an error; `RollingCORP` does not lose it. With ``loss``, the mean of
+    of samples with one prediction (of any samples with ``multiclass="classwise"``) differ by a
+    factor of 10⁹ or more, a light one may be lost in the sums, and reverting it is an error;
+    `RollingCORP` does not lose it. With ``loss``, the mean of
     what is left after reverting is wrong by about 10⁻¹⁶ of what was reverted, weights times labels.
 
     Parameters
@@ -65,8 +66,10 @@ class CORP(MeanMetric, BinaryMetric):
         The positive label. None means ``multiclass="top-label"``.
     multiclass
         For predictions of more than two labels, which are dicts. ``"top-label"``: the probability
-        of the predicted label, the one with the greatest, against whether it is right [2]_. None:
-        the label ``pos_val``.
+        of the predicted label, the one with the greatest, against whether it is right [2]_.
+        ``"classwise"``: the mean over labels of the split of each, against all others, as in
+        `ECE`. ``mean_score`` is then the multiclass Brier score by the number of labels. An update
+        takes O(labels · log² n). None: the label ``pos_val``.
     loss
         For labels that are numbers, and predictions of their mean [3]_: ``"squared"``,
         ``"poisson"``, ``"gamma"``, ``"tweedie"`` or a `streamcal.losses.Tweedie`, with the ranges
@@ -100,6 +103,17 @@ class CORP(MeanMetric, BinaryMetric):
     >>> metric.staircase().values
     array([0.25, 1.  ])
 
+    Three labels, each against all others:
+
+    >>> metric = CORP(multiclass="classwise")
+    >>> metric.update("a", {"a": 0.5, "b": 0.25, "c": 0.25})
+    >>> metric.update("b", {"a": 0.25, "b": 0.25, "c": 0.5})
+    >>> metric.update("c", {"a": 0.0, "b": 0.25, "c": 0.75})
+    >>> metric
+    CORP: 0.078704
+    >>> {label: round(mcb, 4) for label, mcb in metric.by_label.items()}
+    {'a': 0.1042, 'b': 0.0069, 'c': 0.125}
+
     Counts; DSC − MCB as a share of UNC is D², the share of the deviance that is explained:
 
     >>> metric = CORP(loss="poisson")
@@ -115,11 +129,11 @@ class CORP(MeanMetric, BinaryMetric):
         self,
         scoring: Scoring = "brier",
         pos_val: Any = True,
-        multiclass: Literal["top-label"] | None = None,
+        multiclass: Multiclass | None = None,
         loss: DevianceName | Tweedie | None = None,
     ) -> None:
         check_choice(scoring, "scoring", SCORES)
-        check_multiclass(multiclass, pos_val, ("top-label",))
+        check_multiclass(multiclass, pos_val)
         self.scoring = scoring
         self.pos_val = pos_val
         self.multiclass = multiclass
@@ -137,6 +151,9 @@ class CORP(MeanMetric, BinaryMetric):
         # Only with a loss: a number near the labels, and the sum of their deviances from it.
         self._center: float | None = None
         self._around = ExactSum()
+        self._each: EachLabel[CORP] | None = None  # only for "classwise"
+        if multiclass == "classwise":
+            self._each = EachLabel(CORP(scoring))
 
     def get(self) -> float:
         """Return the miscalibration MCB."""
@@ -145,7 +162,7 @@ class CORP(MeanMetric, BinaryMetric):
     @property
     def mean_score(self) -> float:
         """The mean score S(p)."""
-        return self._mean_score()
+        return self.split().mean_score if self._each is not None else self._mean_score()
 
     @property
     def mcb(self) -> float:
@@ -162,8 +179,21 @@ class CORP(MeanMetric, BinaryMetric):
         """Uncertainty S(ȳ) ≥ 0: the score of the overall frequency."""
         return self.split().unc
 
+    @property
+    def by_label(self) -> dict[Any, float]:
+        """The MCB of each label if ``multiclass`` is "classwise", else empty."""
+        metrics = {} if self._each is None else self._each.metrics
+        return {label: metric.mcb for label, metric in metrics.items()}
+
     def staircase(self) -> Staircase:
-        """Return the recalibration C, the CORP reliability curve."""
+        """Return the recalibration C, the CORP reliability curve.
+
+        Raises
+        ------
+        ValueError
+            If ``multiclass`` is "classwise": each label has its own curve.
+        """
+        self._check_one_curve("staircase")
         return self._calibrator.staircase()
 
     def band(
@@ -200,8 +230,8 @@ class CORP(MeanMetric, BinaryMetric):
         Raises
         ------
         ValueError
-            If an argument is out of range, nothing was added, or weights are not counts; and for
-            means (`loss`), whose band needs the single labels:
+            If an argument is out of range, nothing was added, or weights are not counts; as
+            `staircase` does; and for means (`loss`), whose band needs the single labels:
             `ReliabilityDisplay.from_predictions` draws it.
 
         Examples
@@ -214,6 +244,7 @@ class CORP(MeanMetric, BinaryMetric):
         >>> print(f"{band.lower[0]:.3f} to {band.upper[0]:.3f}")
         0.134 to 0.266
         """
+        self._check_one_curve("band")
         if self._deviance is not None:
             raise ValueError(
                 f"`band` needs labels 0 and 1, got loss={self._deviance.name!r};"
@@ -230,6 +261,13 @@ class CORP(MeanMetric, BinaryMetric):
             seed=seed,
         )
 
+    def _check_one_curve(self, method: str) -> None:
+        if self._each is not None:
+            raise ValueError(
+                f"`{method}` needs one curve, got multiclass='classwise': CORP(pos_val=label) has"
+                " that of a label, ReliabilityDisplay draws all"
+            )
+
     def _mean_score(self) -> float:
         if not self._calibrator.n_samples:
             return 0.0
@@ -237,6 +275,9 @@ class CORP(MeanMetric, BinaryMetric):
 
     def split(self) -> Decomposition:
         """Return mean score, MCB, DSC and UNC, in one pass over the blocks."""
+        if self._each is not None and self._each.metrics:
+            splits = [metric.split() for metric in self._each.metrics.values()]
+            return Decomposition(*(sum(part) / len(splits) for part in zip(*splits, strict=True)))
         if not self._calibrator.n_samples:
             return Decomposition(0.0, 0.0, 0.0, 0.0)
         stairs, mean_score = self.staircase(), self._mean_score()
@@ -247,16 +288,29 @@ class CORP(MeanMetric, BinaryMetric):
         return decompose_means(stairs, mean_score, self._deviance, self._center, around)
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, y = self._pair_of(y_true, y_pred)
-        self._count(self._calibrator._learn_steps(p, y, w), p, y, w, 1)
+        if self._each is not None:
+            self._each.add(y_true, y_pred, w)
+        else:
+            do_all(*self._adding(*self._pair_of(y_true, y_pred), w))
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        p, y = self._pair_of(y_true, y_pred)
-        if not self._count(self._calibrator._unlearn_steps(p, y, w), p, y, w, -1):
-            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        if self._each is not None:
+            self._each.remove(y_true, y_pred, w)
+        else:
+            do_all(*self._removing(*self._pair_of(y_true, y_pred), w, y_pred))
 
-    def _count(self, steps: Sequence[Step], p: float, y: float, w: float, sign: int) -> bool:
-        """Count a sample that the calibrator learns or unlearns by ``steps``, if it does."""
+    def _adding(self, p: float, y: float, w: float) -> list[Step]:
+        """Return the steps that add a sample; all that may fail is computed now."""
+        return [*self._calibrator._learn_steps(p, y, w), self._counting(p, y, w, 1)]
+
+    def _removing(self, p: float, y: float, w: float, y_pred: Any) -> list[Step]:
+        """Return the steps that remove a sample, or raise if it has not been added."""
+        if not self._calibrator._holds(p, y, w):
+            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
+        return [*self._calibrator._unlearn_steps(p, y, w), self._counting(p, y, w, -1)]
+
+    def _counting(self, p: float, y: float, w: float, sign: int) -> Step:
+        """Return the step that counts a sample, or no longer."""
         counts: dict[str, Any] = {"_weight": self._weight.plus(sign * w)}
         if self._deviance is None:
             score = _score_of(p, y == 1.0, self.scoring)
@@ -269,7 +323,7 @@ class CORP(MeanMetric, BinaryMetric):
             counts["_n_infinite"] = self._n_infinite + sign
         else:
             counts["_sum"] = self._sum.plus(sign * w * score)
-        return do_all(*steps, partial(vars(self).update, counts))
+        return partial(vars(self).update, counts)
 
 
 def _score_of(p: float, happened: bool, scoring: str) -> float:

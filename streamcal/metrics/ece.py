@@ -2,8 +2,6 @@
 
 import struct
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal
 
@@ -13,14 +11,9 @@ from streamcal._validation import check_choice, check_count
 from streamcal._whole import Step, do_all
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import DevianceName
+from streamcal.metrics._each_label import EachLabel
 from streamcal.metrics._exact_sum import ExactSum
-from streamcal.metrics.base import (
-    MeanMetric,
-    Multiclass,
-    as_class_events,
-    check_multiclass,
-    find_deviance,
-)
+from streamcal.metrics.base import MeanMetric, Multiclass, check_multiclass, find_deviance
 
 _TOP = 1 << 64  # above every bit pattern of a float
 
@@ -135,20 +128,19 @@ class ECE(MeanMetric, BinaryMetric):
         # By bin ("width") or by prediction ("mass"): number of samples, their weight, Σ w (y − p).
         self._cells: dict[int, _Cell] = {}
         self._dropped_bits = 0
-        # Only for "classwise": the metric of each label, in how many samples it is, and all weight.
-        self._each: dict[Hashable, ECE] = {}
-        self._counts: Counter[Hashable] = Counter()
-        self._n_samples, self._weight = 0, ExactSum()
+        self._each: EachLabel[ECE] | None = None  # only for "classwise"
+        if multiclass == "classwise":
+            self._each = EachLabel(ECE(n_bins, strategy, max_scores=max_scores))
 
     @property
     def by_label(self) -> dict[Any, float]:
         """The error of each label if ``multiclass`` is "classwise", else empty."""
-        return {label: metric.get() for label, metric in self._each.items()}
+        metrics = {} if self._each is None else self._each.metrics
+        return {label: metric.get() for label, metric in metrics.items()}
 
     def get(self) -> float:
         """Return the error, 0 before the first update."""
-        if self._each:
-            errors = self.by_label
+        if errors := self.by_label:
             return sum(errors.values()) / len(errors)
         if not self._cells:
             return 0.0
@@ -167,18 +159,18 @@ class ECE(MeanMetric, BinaryMetric):
         return min(error, 1.0) if self._deviance is None else error
 
     def _add(self, y_true: Any, y_pred: Any, w: float) -> None:
-        if self.multiclass == "classwise":
-            do_all(*self._adding_each(y_true, y_pred, w))
+        if self._each is not None:
+            self._each.add(y_true, y_pred, w)
         else:
-            self._adding(*self._pair_of(y_true, y_pred), w)()
+            do_all(*self._adding(*self._pair_of(y_true, y_pred), w))
 
     def _remove(self, y_true: Any, y_pred: Any, w: float) -> None:
-        if self.multiclass == "classwise":
-            do_all(*self._removing_each(y_true, y_pred, w))
+        if self._each is not None:
+            self._each.remove(y_true, y_pred, w)
         else:
-            self._removing(*self._pair_of(y_true, y_pred), w, y_pred)()
+            do_all(*self._removing(*self._pair_of(y_true, y_pred), w, y_pred))
 
-    def _adding(self, p: float, happened: float, w: float) -> Step:
+    def _adding(self, p: float, happened: float, w: float) -> tuple[Step]:
         """Return the step that adds a sample; all that may fail is computed now."""
         key, cells, drop = self._key(p), self._cells, 0
         if self.strategy == "mass" and key not in cells and len(cells) >= self.max_scores:
@@ -187,12 +179,12 @@ class ECE(MeanMetric, BinaryMetric):
         count, weight, gap = cells.get(key, _NEW_CELL)
         changed = count + 1, weight.plus(w), gap.plus(w * (happened - p))
         if not drop:
-            return partial(cells.__setitem__, key, changed)
+            return (partial(cells.__setitem__, key, changed),)
         cells[key] = changed  # these cells are new
         state = {"_cells": cells, "_dropped_bits": self._dropped_bits + drop}
-        return partial(vars(self).update, state)
+        return (partial(vars(self).update, state),)
 
-    def _removing(self, p: float, happened: float, w: float, y_pred: Any) -> Step:
+    def _removing(self, p: float, happened: float, w: float, y_pred: Any) -> tuple[Step]:
         """Return the step that removes a sample, or raise if it has not been added."""
         key = self._key(p)
         cell = self._cells.get(key)
@@ -200,50 +192,9 @@ class ECE(MeanMetric, BinaryMetric):
             raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
         count, weight, gap = cell
         if count == 1:
-            return partial(self._cells.pop, key)
+            return (partial(self._cells.pop, key),)
         changed = count - 1, weight.plus(-w), gap.plus(-w * (happened - p))
-        return partial(self._cells.__setitem__, key, changed)
-
-    def _adding_each(self, y_true: Any, y_pred: Any, w: float) -> list[Step]:
-        """Return the steps that add a sample to the metrics of all labels."""
-        events = as_class_events(y_true, y_pred, self._each)
-        each, counts = dict(self._each), self._counts.copy()
-        steps: list[Step] = []
-        for label, (p, happened) in events.items():
-            if label not in each:
-                each[label] = self._new_metric()
-            steps.append(each[label]._adding(p, happened, w))
-        counts.update({*y_pred, y_true})
-        return [*steps, self._setting(each, counts, self._n_samples + 1, self._weight.plus(w))]
-
-    def _removing_each(self, y_true: Any, y_pred: Any, w: float) -> list[Step]:
-        """Return the steps that remove a sample from the metrics of all labels."""
-        events = as_class_events(y_true, y_pred, self._each)
-        if events.keys() != self._each.keys():
-            raise ValueError(f"`y_pred` must have been added before, got {y_pred!r}")
-        steps = [self._each[label]._removing(*event, w, y_pred) for label, event in events.items()]
-        counts = self._counts.copy()
-        counts.subtract({*y_pred, y_true})
-        counts = +counts
-        each = {label: metric for label, metric in self._each.items() if counts[label]}
-        return [*steps, self._setting(each, counts, self._n_samples - 1, self._weight.plus(-w))]
-
-    def _new_metric(self) -> "ECE":
-        """Return the metric of a label that no sample has had: its probability was 0 so far."""
-        metric = ECE(self.n_bins, self.strategy, max_scores=self.max_scores)
-        if self._n_samples:
-            metric._cells[metric._key(0.0)] = self._n_samples, self._weight, ExactSum()
-        return metric
-
-    def _setting(
-        self,
-        each: "dict[Hashable, ECE]",
-        counts: Counter[Hashable],
-        n_samples: int,
-        weight: ExactSum,
-    ) -> Step:
-        state = {"_each": each, "_counts": counts, "_n_samples": n_samples, "_weight": weight}
-        return partial(vars(self).update, state)
+        return (partial(self._cells.__setitem__, key, changed),)
 
     def _key(self, p: float) -> int:
         """Return the cell of a probability; keys sort as the probabilities do."""

@@ -18,7 +18,7 @@ instant, the fit of the decisions before each one, and a confidence sequence of 
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -28,8 +28,8 @@ from streamcal._state import Arrays, Fields, Stateful, array_of, require, restor
 from streamcal._validation import as_number, as_within
 from streamcal._whole import do_all
 from streamcal.kernels.mean_bounds import MeanBounds
+from streamcal.monitoring._audit_sums import AuditSums
 
-_FEWEST = 10.0  # observed values, for a fit
 _MOST_RANGE = 1e3  # of a term; the bounds allow no more
 
 
@@ -57,7 +57,7 @@ class AuditedMean(Locked, Stateful):
     the decision. `interval_always` holds for the mean of the expected values up to now, at all
     times together; `interval_once` holds at one time that was chosen before, for large n.
 
-    Parts of all decisions have means, too: for precision, add the labels of decisions 1 only.
+    Precision, recall and F1 are ratios, see `AuditedMetric`.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class AuditedMean(Locked, Stateful):
                 f"`floor` must be at least (high − low) / 1000,"
                 f" {(self.high - self.low) / _MOST_RANGE:g}, got {floor}"
             )
-        self._sums = _Sums()
+        self._sums = AuditSums()
         self._bounds = MeanBounds()
 
     @property
@@ -199,78 +199,11 @@ class AuditedMean(Locked, Stateful):
             }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        sums = _Sums(*array_of(arrays, "sums", len(_Sums._fields)).tolist())
+        sums = AuditSums.restored(array_of(arrays, "sums", len(AuditSums._fields)))
         n_samples, weight, total = array_of(arrays, "mean", 3).tolist()
         require(n_samples == math.floor(n_samples), "the number of decisions must be an integer")
         require(sums.n == n_samples == weight, "both sums must be of the same decisions")
-        require(0.0 <= sums.n_observed <= sums.n, "not more can be observed than there are")
-        require(sums.n_observed == math.floor(sums.n_observed), "observed values are counted")
         bounds = MeanBounds()
         lost = array_of(arrays, "lost", None, None, finite=False)
         bounds.restore(int(n_samples), weight, total, lost)
         self._sums, self._bounds = sums, bounds
-
-
-class _Sums(NamedTuple):
-    """Sums over all decisions (n, m, mm), and over the observed ones with weights w = 1 / π and w².
-
-    They give the coefficients of g by least squares, the estimate and its variance.
-    """
-
-    n: float = 0.0
-    m: float = 0.0
-    mm: float = 0.0
-    n_observed: float = 0.0
-    w: float = 0.0
-    wm: float = 0.0
-    wv: float = 0.0
-    wmm: float = 0.0
-    wmv: float = 0.0
-    q: float = 0.0
-    qm: float = 0.0
-    qv: float = 0.0
-    qmm: float = 0.0
-    qmv: float = 0.0
-    qvv: float = 0.0
-
-    def after(self, m: float, v: float | None, propensity: float) -> "_Sums":
-        """Return the sums with one more decision."""
-        n, sum_m, sum_mm, *observed = self
-        if v is not None:
-            w = 1.0 / propensity
-            q = w * w
-            of_w = 1.0, w, w * m, w * v, w * m * m, w * m * v
-            of_q = q, q * m, q * v, q * m * m, q * m * v, q * v * v
-            observed = [a + b for a, b in zip(observed, (*of_w, *of_q), strict=True)]
-        return _Sums(n + 1.0, sum_m + m, sum_mm + m * m, *observed)
-
-    def coefficients(self) -> tuple[float, float]:
-        """Return α and β of g(m) = α + β m; those of g(m) = m before ten values are observed."""
-        if self.n_observed < _FEWEST:
-            return 0.0, 1.0
-        mean_m, mean_v = self.qm / self.q, self.qv / self.q
-        variance = self.qmm / self.q - mean_m * mean_m
-        covariance = self.qmv / self.q - mean_m * mean_v
-        slope = covariance / variance if variance > 1e-9 * self.qmm / self.q else 0.0
-        return mean_v - slope * mean_m, slope
-
-    def estimate(self) -> tuple[float, float]:
-        """Return the mean of the terms, and its standard deviation."""
-        alpha, beta = self.coefficients()
-        residual = self.wv - alpha * self.w - beta * self.wm  # Σ w (v − g)
-        mean = alpha + (beta * self.m + residual) / self.n
-        squares = (
-            (alpha * alpha * self.n + 2.0 * alpha * beta * self.m + beta * beta * self.mm)
-            # 2 Σ g w (v − g)
-            + 2.0 * alpha * residual
-            + 2.0 * beta * (self.wmv - alpha * self.wm - beta * self.wmm)
-            # Σ w² (v − g)²
-            + self.qvv
-            + alpha * alpha * self.q
-            + beta * beta * self.qmm
-            - 2.0 * alpha * self.qv
-            - 2.0 * beta * self.qmv
-            + 2.0 * alpha * beta * self.qm
-        )
-        variance = max(squares / self.n - mean * mean, 0.0)
-        return mean, math.sqrt(variance / self.n)

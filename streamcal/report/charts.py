@@ -30,6 +30,7 @@ from bokeh.resources import Resources
 from streamcal.report.content import Chart, Series
 
 HEIGHT = 340
+PANEL_HEIGHT = 160
 _YEAR_1000 = -30_610_224_000_000.0  # in milliseconds since 1970
 
 
@@ -73,16 +74,17 @@ def _finite_columns(series: Series) -> dict[str, Any]:
 
 def _draw(chart: Chart) -> Any:
     plot: Any = figure(
-        name="square" if chart.square else None,  # the script of the page makes it so
+        # The script of the page makes it so.
+        name="square" if chart.square or chart.panel else None,
         x_axis_type="datetime" if chart.x == "time" else "auto",
-        height=HEIGHT,
+        height=PANEL_HEIGHT if chart.panel else HEIGHT,
         sizing_mode="stretch_width",
         x_range=_range(chart.x_range),
         y_range=_range(chart.y_range),
         x_axis_label=chart.x,
         y_axis_label=chart.y,
         tools=[PanTool(), BoxZoomTool(), WheelZoomTool(), SaveTool(), ResetTool()],
-        toolbar_location="above",
+        toolbar_location=None if chart.panel else "above",
         # On a phone, swiping over a chart scrolls the page until a tool is chosen.
         active_drag=None,
         active_scroll=None,
@@ -90,16 +92,16 @@ def _draw(chart: Chart) -> Any:
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,
-        min_border_left=56,
-        min_border_right=12,
+        min_border_left=0 if chart.panel else 56,
+        min_border_right=8 if chart.panel else 12,
     )
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     if chart.x in ("row", "event"):
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[0]a")
-    plot.xaxis.ticker.desired_num_ticks = 5
+    for axis in (plot.xaxis, plot.yaxis):
+        axis.ticker.desired_num_ticks = 3 if chart.panel else 5
     plot.xaxis.major_label_policy = NoOverlap(min_distance=8)  # dates on a phone
-    plot.yaxis.ticker.desired_num_ticks = 5
     renderers_by_kind: dict[str, list[Any]] = {}
     for i, series in enumerate(chart.series):
         source = ColumnDataSource(_finite_columns(series), name=f"{chart.id}:{i}")

@@ -58,8 +58,8 @@ class Series:
 class Chart:
     """Axes with series; ``summary`` describes the chart in words.
 
-    ``chooser`` names what its choices are. The axes of a ``square`` chart are equally long. If
-    ``x`` is "time", x are milliseconds since 1970.
+    The axes of a ``square`` chart are equally long. A ``panel`` is a small square, which shares a
+    legend with the other panels of its section. If ``x`` is "time", x are milliseconds since 1970.
     """
 
     id: str
@@ -71,11 +71,11 @@ class Chart:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     square: bool = False
-    chooser: str = "Key"
+    panel: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The choices of the chooser; empty without one."""
+        """The choices of the chooser, which are keys; empty without one."""
         return tuple(dict.fromkeys(s.choice for s in self.series if s.choice))
 
     @property

@@ -8,7 +8,6 @@ Before calibration another label may be the predicted one.
 import math
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from streamcal.metrics.corp import mean_score_of
 from streamcal.metrics.log_loss import RULE, log_losses
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
-from streamcal.report.content import Cells, Chart, Section, Series, Table, thin
+from streamcal.report.content import Cells, Chart, Section, Series, Table, shown, thin
 from streamcal.report.key_sections import shorten
 from streamcal.report.prometheus import Metric, loss_metrics
 from streamcal.report.table_sections import (
@@ -39,8 +38,11 @@ from streamcal.report.table_sections import (
 MAX_LABELS = 200
 """If there are more labels, the worst are in the table."""
 
-_MOST_CURVES = 12
+MOST_PANELS = 12
+"""If there are more labels, those with the most rows are drawn."""
+
 _NAME = "the predicted label"
+_ARROW = " \N{RIGHTWARDS ARROW} "
 _BOTH = (" before", " after")  # calibration: what names end with
 _HEADER = (*("Label", "Rows", "Share of rows", "Mean probability"), *("ECE", "MCB (Brier)", "AUC"))
 _SPLIT, _MCB = ("Brier score", "predicted label"), ("MCB", "predicted label")
@@ -150,14 +152,14 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
         )
         for name, top in tops.items()
     }
-    shown = reliability_section(curves, parts)
+    reliability = reliability_section(curves, parts)
     return [
         _scores(answers, [tuple(map(float, each)) for each in parts.values()]),
         replace(
-            shown,
+            reliability,
             title="Reliability of the predicted label",
             text="How often the label with the greatest probability is right, against this"
-            f" probability. {shown.text}",
+            f" probability. {reliability.text}",
         ),
         _each_label(answers, seed),
         over_time(
@@ -199,11 +201,10 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
         periods = None if answers.times is None else answers.top.periods()
         before, after = answers.parts.values()
         change = verdict.losses_in_words(before.log_losses, after.log_losses, periods)
-        arrow = " \N{RIGHTWARDS ARROW} "
         sentences = [
             f"{change} {verdict.gain_in_words(_gain(before, after))}",
-            f"The predicted label is right in {arrow.join(shares)} of {n:,} rows; its mean"
-            f" probability is {arrow.join(means)}.",
+            f"The predicted label is right in {_ARROW.join(shares)} of {n:,} rows; its mean"
+            f" probability is {_ARROW.join(means)}.",
         ]
     for when, top in tops.items():
         name = f"the probability of {_NAME}{when and when + ' calibration'}"
@@ -333,8 +334,6 @@ def _each_label(answers: Answers, seed: int) -> Section:
             cells = (error_before, error, miscalibration(earlier, y), mcb)
         rows.append((name, count, count / n, *cells))
     rows.sort(key=lambda row: -row[4])
-    # In an order that stays when frequencies change: otherwise a live page is loaded again.
-    common = sorted(np.argsort(-answers.counts, kind="stable")[:_MOST_CURVES].tolist())
     if answers.before is None:
         header, text = (
             _HEADER,
@@ -351,46 +350,59 @@ def _each_label(answers: Answers, seed: int) -> Section:
         )
     if len(rows) > MAX_LABELS:
         text += f" Of {len(rows):,} labels, the {MAX_LABELS} worst are shown."
-    if len(rows) > _MOST_CURVES:
-        text += f" The chart has the {_MOST_CURVES} most frequent labels."
+    text += (
+        " A panel shows the isotonic regression of whether a label is the true one on its"
+        " probability."
+    )
+    left_out = len(rows) - MOST_PANELS
+    if left_out > 0:
+        text += (
+            f" There are panels of the {MOST_PANELS} labels with the most rows; {left_out:,}"
+            f" {'is' if left_out == 1 else 'are'} left out."
+        )
     table = Table(
         *("label-scores", "Scores by label", header),
         rows=tuple(rows[:MAX_LABELS]),
         sortable=len(rows) > 1,
     )
-    return Section("labels", "Labels", text, (_curves_of_labels(answers, common, seed),), (table,))
+    return Section("labels", "Labels", text, _panels(answers, seed), (table,))
 
 
-def _curves_of_labels(answers: Answers, places: list[int], seed: int) -> Chart:
-    """Return a chart with a chooser of labels."""
+def _panels(answers: Answers, seed: int) -> tuple[Chart, ...]:
+    """Return a small chart of each of the labels with the most rows."""
+    most = np.argsort(-answers.counts, kind="stable")[:MOST_PANELS]
+    # In an order that stays when frequencies change: otherwise a live page is loaded again.
+    return tuple(_panel(answers, place, seed) for place in sorted(most.tolist()))
+
+
+def _panel(answers: Answers, place: int, seed: int) -> Chart:
     ends = np.array([0.0, 1.0])
     series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
-    names = answers.shown
-    for place, (when, each) in product(places, answers.parts.items()):
+    mcbs = []
+    for when, each in answers.parts.items():
         p, y = each.of_label(place)
-        name = names[place]
         is_before = when == _BOTH[0]
+        mcbs.append(shown(miscalibration(p, y)))
         color, words = "c0" if is_before else "c1", when.strip()
-        curve = _curve(y, p, name, seed)
+        curve = _curve(y, p, answers.shown[place], seed)
         if curve.band is not None:
             x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
             label = f"{words}{words and ': '}{100 * LEVEL:g} % band if calibrated"
-            series.append(Series(label, "band", columns, color, choice=name, hatched=is_before))
+            series.append(Series(label, "band", columns, color, hatched=is_before))
         x, y = thin(*curve.points())
-        columns = {"x": x, "y": y}
-        series.append(Series(words or name, "line", columns, color, choice=name))
+        series.append(Series(words or "the label", "line", {"x": x, "y": y}, color))
+    share = answers.counts[place] / len(answers.labels)
     return Chart(
-        "label-reliability",
-        "Reliability of each label",
-        "predicted probability",
-        "observed frequency",
+        f"label-{place}",
+        answers.shown[place],
+        "predicted",
+        "observed",
         tuple(series),
-        "Isotonic regression of whether a label is the true one on its probability.",
+        f"{_percent(share)} of rows; MCB\N{NO-BREAK SPACE}{_ARROW.join(mcbs)}",
         (-0.02, 1.02),
         (-0.02, 1.02),
-        square=True,
-        chooser="Label",
+        panel=True,
     )
 
 

@@ -5,7 +5,7 @@
   const described = JSON.parse(document.getElementById("charts").textContent);
   const plots = {};
   // Pixels that a chart may have on A4 or letter; two and their words fill a sheet.
-  const PAPER = {width: 620, height: 240, square: 360, paired: 310};
+  const PAPER = {width: 620, height: 240, square: 360, paired: 310, panel: 145};
 
   function paint() {
     const style = getComputedStyle(root);
@@ -107,8 +107,9 @@
         paint();
         // A browser does not lay charts out anew for paper: they are made to fit.
         for (const chart of document.querySelectorAll(".chart")) {
-          const squares = chart.closest(".charts").querySelectorAll(".square").length;
-          const most = !chart.closest(".square") ? PAPER.height : squares > 1 ? PAPER.paired : PAPER.square;
+          const isPaired = chart.closest(".charts:has(.square + .square)");
+          const most = chart.closest(".panel") ? PAPER.panel : !chart.closest(".square") ? PAPER.height
+            : isPaired ? PAPER.paired : PAPER.square;
           const zoom = Math.min(1, PAPER.width / chart.offsetWidth, most / chart.offsetHeight);
           chart.style.zoom = paper ? zoom : "";
         }

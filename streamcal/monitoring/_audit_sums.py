@@ -1,0 +1,85 @@
+"""Sums for the mean of audited values, see `streamcal.monitoring.audited_mean`."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state.checks import require
+
+_FEWEST = 10.0  # observed values, for a fit
+
+
+class AuditSums(NamedTuple):
+    """Sums over all decisions (n, m, mm), and over the observed ones with weights w = 1 / π and w².
+
+    They give the coefficients of g by least squares, the estimate and its variance.
+    """
+
+    n: float = 0.0
+    m: float = 0.0
+    mm: float = 0.0
+    n_observed: float = 0.0
+    w: float = 0.0
+    wm: float = 0.0
+    wv: float = 0.0
+    wmm: float = 0.0
+    wmv: float = 0.0
+    q: float = 0.0
+    qm: float = 0.0
+    qv: float = 0.0
+    qmm: float = 0.0
+    qmv: float = 0.0
+    qvv: float = 0.0
+
+    @classmethod
+    def restored(cls, values: NDArray[np.float64]) -> "AuditSums":
+        """Return the sums of an array; raise ``ValueError`` if they can't be a state."""
+        sums = cls(*values.tolist())
+        require(0.0 <= sums.n_observed <= sums.n, "not more can be observed than there are")
+        require(sums.n == math.floor(sums.n), "decisions are counted")
+        require(sums.n_observed == math.floor(sums.n_observed), "observed values are counted")
+        return sums
+
+    def after(self, m: float, v: float | None, propensity: float) -> "AuditSums":
+        """Return the sums with one more decision."""
+        n, sum_m, sum_mm, *observed = self
+        if v is not None:
+            w = 1.0 / propensity
+            q = w * w
+            of_w = 1.0, w, w * m, w * v, w * m * m, w * m * v
+            of_q = q, q * m, q * v, q * m * m, q * m * v, q * v * v
+            observed = [a + b for a, b in zip(observed, (*of_w, *of_q), strict=True)]
+        return AuditSums(n + 1.0, sum_m + m, sum_mm + m * m, *observed)
+
+    def coefficients(self) -> tuple[float, float]:
+        """Return α and β of g(m) = α + β m; those of g(m) = m before ten values are observed."""
+        if self.n_observed < _FEWEST:
+            return 0.0, 1.0
+        mean_m, mean_v = self.qm / self.q, self.qv / self.q
+        variance = self.qmm / self.q - mean_m * mean_m
+        covariance = self.qmv / self.q - mean_m * mean_v
+        slope = covariance / variance if variance > 1e-9 * self.qmm / self.q else 0.0
+        return mean_v - slope * mean_m, slope
+
+    def estimate(self) -> tuple[float, float]:
+        """Return the mean of the terms, and its standard deviation."""
+        alpha, beta = self.coefficients()
+        residual = self.wv - alpha * self.w - beta * self.wm  # Σ w (v − g)
+        mean = alpha + (beta * self.m + residual) / self.n
+        squares = (
+            (alpha * alpha * self.n + 2.0 * alpha * beta * self.m + beta * beta * self.mm)
+            # 2 Σ g w (v − g)
+            + 2.0 * alpha * residual
+            + 2.0 * beta * (self.wmv - alpha * self.wm - beta * self.wmm)
+            # Σ w² (v − g)²
+            + self.qvv
+            + alpha * alpha * self.q
+            + beta * beta * self.qmm
+            - 2.0 * alpha * self.qv
+            - 2.0 * beta * self.qmv
+            + 2.0 * alpha * beta * self.qm
+        )
+        variance = max(squares / self.n - mean * mean, 0.0)
+        return mean, math.sqrt(variance / self.n)
