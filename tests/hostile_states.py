@@ -315,6 +315,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
+        Example(lambda: AnytimeCalibrator("absolute", window=timedelta(hours=1), every=30), timed),
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="step"), real),
     ],
     "BetaCalibrator": [
@@ -999,11 +1000,12 @@ def use_anytime(learner: AnytimeCalibrator) -> None:
     loss = learner._loss
     for i in range(6):
         assert not math.isnan(learner.predict_one(SCORES[i]))
-        learner.learn_one(SCORES[i], label_of(loss, i), WEIGHTS[i])
+        learner.learn_one(SCORES[i], label_of(loss, i), WEIGHTS[i], **when(learner))
     allowed(learner._staircase is None, learner.staircase)
     learner.solve()
     assert rising(learner.predict_many(GRID))
-    learner.predict_learn_many(SCORES[:50], [label_of(loss, i) for i in range(50)])
+    labels = [label_of(loss, i) for i in range(50)]
+    learner.predict_learn_many(SCORES[:50], labels, **when(learner, 50))
     learner.snapshot().predict_one(0.3)
     assert learner.half_width >= 0.0
 

@@ -597,7 +597,7 @@ def _add_calibrators() -> None:
     CASES[package.AnytimeCalibrator] = Case(
         lambda draw: package.AnytimeCalibrator(
             draw.pick([convex_losses(draw), mean_losses(draw)]),
-            window=draw.size(),
+            window=draw.window_or_time() or draw.size(),
             every=draw.size(),
             tol=draw.pick([None, 0.1]),
             interpolation=draw.pick(["linear", "step"]),

@@ -280,7 +280,9 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the mixture of two probabilities of a score; before the first label, the score."""
         if not self.n_samples:
             return p
-        return min(max(self._mixture.kernel.mixture_of(answers), _CLIP), 1.0 - _CLIP)  # it may be rounded
+        return min(
+            max(self._mixture.kernel.mixture_of(answers), _CLIP), 1.0 - _CLIP
+        )  # it may be rounded
 
     def _checked(self, answer: float) -> float:
         """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
