@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,8 @@ def test_what_can_not_hold_it_says_so() -> None:
     ):
         with pytest.raises(TypeError, match="must"):
             make()
+    with pytest.raises(TypeError, match=r"write AuditedCalibrator\(SegmentCalibrator\(\['a'\]\)\)"):
+        CalibratedClassifier(linear_model.LogisticRegression(), own, segments=["a"])
 
 
 def test_fields_and_groups() -> None:
@@ -301,6 +304,27 @@ def test_calibrators_after_an_alarm_learn_with_propensities() -> None:
             )
             assert kept.predict_proba_one({"v": 0.3}) == model.predict_proba_one({"v": 0.3})
     assert model.n_alarms
+
+
+@pytest.mark.parametrize("propensity", [np.float32(0.5), Fraction(1, 2), np.int64(1)])
+def test_a_wrapper_keeps_propensities_as_numbers(propensity: Any) -> None:
+    model = CalibratedClassifier(
+        naive_bayes.GaussianNB(), AuditedCalibrator(floor=FLOOR), drift_detector=CalibrationDrift()
+    )
+    model.learn_one({"v": 1.0}, True, propensity=propensity)
+    model.learn_group([{"v": 1.0}] * 2, [False] * 2, propensity=propensity)
+    kept = CalibratedClassifier.from_bytes(
+        model.to_bytes(), classifier=copy.deepcopy(model.classifier)
+    )
+    assert kept.to_bytes() == model.to_bytes()
+
+
+@pytest.mark.parametrize("bad", [0, "", (), Ticket(())])
+def test_a_group_takes_no_rubbish_for_tickets(bad: Any) -> None:
+    calibrator = AuditedCalibrator(floor=FLOOR)
+    with pytest.raises(TypeError, match="`ticket` must be a ticket of"):
+        calibrator.learn_group([0.3, 0.4], [1, 1], tickets=[None, bad], propensity=0.5)
+    assert not calibrator.n_samples
 
 
 # A run, with a sampler of audits ------------------------------------------------------------------
@@ -411,6 +435,45 @@ def test_a_complete_event_needs_its_propensity() -> None:
     assert served[0] == 0.5 < served[1]
 
 
+def test_a_sampler_is_not_asked_about_a_label_that_is_there() -> None:
+    events = [Event(0.5, y=1.0, id=i) for i in range(20)]
+    sampler = AuditSampler(0.5, secret="s")
+    asked: list[bool] = []
+
+    def sink(_offset: int, _values: Any, asks: Any) -> None:
+        asked.extend(asks.tolist())
+
+    run(events, PlattCalibrator(), sink, None, join=LabelJoin(9), sampler=sampler)
+    assert sampler.n_samples == sum(asked) == 0
+    audited = AuditedCalibrator(floor=FLOOR)
+    with pytest.raises(TypeError, match="event 0: must have `propensity`.*there is no label yet"):
+        run(events, audited, sink, None, join=LabelJoin(9), sampler=sampler)
+    known = [event._replace(propensity=1.0) for event in events]
+    assert run(known, audited, sink, None, join=LabelJoin(9), sampler=sampler) == 20
+
+
+@pytest.mark.parametrize("secret", ["a", "g"])
+def test_a_retry_asks_the_same_when_the_sampler_has_forgotten_it(secret: str) -> None:
+    events = [Event(0.5, id="r"), *(Event(0.5, id=i) for i in range(30)), Event(0.5, id="r")]
+    sampler, join = AuditSampler(0.3, secret=secret, remember=5), LabelJoin(100)
+    asked: list[bool] = []
+
+    def sink(_offset: int, _values: Any, asks: Any) -> None:
+        asked.extend(asks.tolist())
+
+    run(events, AuditedCalibrator(floor=FLOOR), sink, None, join=join, sampler=sampler)
+    assert asked[0] == asked[-1]
+    assert sampler.n_samples == 31
+
+
+@pytest.mark.parametrize("id", [("a", None), (None,), True, 2.0, np.int64(3), math.inf])
+def test_a_sampler_takes_the_ids_of_a_join(id: Any) -> None:
+    join, sampler = LabelJoin(9), AuditSampler(1.0, secret="s")
+    events = [Event(0.5, id=id), Event(math.nan, y=1.0, id=id)]
+    run(events, PlattCalibrator(), lambda *_: None, None, join=join, sampler=sampler)
+    assert join.n_joined == sampler.n_samples == 1
+
+
 def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
     sampler, events = AuditSampler(0.5, secret="s", floor=FLOOR), [Event(0.5, id=1)]
 
@@ -427,8 +490,12 @@ def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
     squared = IsotonicCalibrator("squared")
     with pytest.raises(ValueError, match="`sampler` must have probabilities"):
         run(events, squared, ignore, None, join=LabelJoin(5), sampler=sampler)
+    audited = AuditedCalibrator(floor=FLOOR)
+    low = AuditSampler(0.5, secret="s", floor=0.04)
+    with pytest.raises(ValueError, match="`sampler` must have a greater `floor`: .*got 0.04"):
+        run(events, audited, ignore, None, join=LabelJoin(5), sampler=low)
     unnamed = [Event(0.5, id=None)]
-    with pytest.raises(TypeError, match="event 0: `key` must be text"):
+    with pytest.raises(TypeError, match="event 0: `id` must be text"):
         run(unnamed, PlattCalibrator(), ignore, None, join=LabelJoin(5), sampler=sampler)
     with Store(tmp_path / "run.db") as store:
         run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=sampler)

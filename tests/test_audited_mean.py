@@ -168,3 +168,17 @@ def test_what_is_refused_changes_nothing(row: Any, message: str) -> None:
 def test_bad_parameters_are_named(parameters: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         AuditedMean(**parameters)
+
+
+@pytest.mark.parametrize("low", [-1e9, 1e7, 1e8])
+def test_a_range_far_from_zero_has_the_interval_of_one_at_zero(low: float) -> None:
+    rng = np.random.default_rng(5)
+    at_zero, far = AuditedMean(0.1), AuditedMean(0.1, low=low, high=low + 1.0)
+    for p in rng.random(500):
+        y = float(rng.random() < p) if rng.random() < 0.2 else None
+        at_zero.update(p, y, 0.2)
+        far.update(low + p, None if y is None else low + y, 0.2)
+    shown = [far.mean, *far.interval_once, *far.interval_always]
+    same = [at_zero.mean, *at_zero.interval_once, *at_zero.interval_always]
+    assert np.array(shown) - low == pytest.approx(same, abs=1e-6)
+    assert AuditedMean.from_bytes(far.to_bytes()).to_bytes() == far.to_bytes()

@@ -1,8 +1,14 @@
 """Audits: how many decisions are asked for, with which probability, and the same answer again."""
 
+import itertools
 import math
 import pickle
-from typing import Any
+import sys
+import threading
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -88,6 +94,43 @@ def test_a_retry_has_the_same_answer_as_long_as_it_is_remembered() -> None:
     assert sampler.n_samples == 52
 
 
+class Kind(StrEnum):
+    CALL = "call"
+
+
+def test_equal_keys_have_equal_random_numbers() -> None:
+    for key, same in [(Kind.CALL, "call"), (("a", Kind.CALL, None), ("a", "call", None)), (2.0, 2)]:
+        one, other = (AuditSampler(0.5, secret="s") for _ in range(2))
+        for p in np.linspace(0.0, 1.0, 20).tolist():
+            assert one.audit_one((key, p), p) == other.audit_one((same, p), p)
+        assert AuditSampler.from_bytes(one.to_bytes()).to_bytes() == other.to_bytes()
+
+
+def test_bytes_are_of_one_instant_while_threads_ask() -> None:
+    sampler = AuditSampler(0.3, secret="s", fields=["f"], remember=500)
+    done, before = threading.Event(), sys.getswitchinterval()
+
+    def ask() -> None:
+        for i in itertools.count():
+            if done.is_set():
+                return
+            sampler.audit_one((threading.get_ident(), i), 0.4, {"f": i % 300})
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(50):
+            copied = AuditSampler.from_bytes(sampler.to_bytes())
+            assert sum(copied._counts[0].values()) == copied.n_samples
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(before)
+
+
 def test_who_asks_depends_on_the_secret_and_the_key_only() -> None:
     def asked(secret: str) -> list[bool]:
         sampler = AuditSampler(0.5, secret=secret)
@@ -122,6 +165,7 @@ def test_bytes_and_pickles_go_on_alike(steps: Any, cut: int) -> None:
         ({"rate": 1.5}, "`rate`"),
         ({"secret": ""}, "`secret` must be text that is not empty"),
         ({"secret": 7}, "`secret` must be text, got 7"),
+        ({"secret": "\ud800"}, "`secret` must be text that UTF-8 can hold"),
         ({"floor": 0.0}, "`floor`"),
         ({"floor": 0.5}, "`floor` must be at most `rate`, 0.02, got 0.5"),
         ({"threshold": 1.0}, "`threshold`"),
@@ -141,6 +185,13 @@ def test_bad_parameters_are_named(arguments: Any, message: str) -> None:
         (lambda s: s.audit_one("k", math.nan, {"f": "a"}), "`p`"),
         (lambda s: s.audit_one([], 0.5, {"f": "a"}), "`key` must be text, a number or a tuple"),
         (lambda s: s.audit_one(math.nan, 0.5, {"f": "a"}), "`key` must be text"),
+        (lambda s: s.audit_one("\ud83d\ude00", 0.5, {}), "`key` must have no surrogate pairs"),
+        (lambda s: s.audit_one((10**4301,), 0.5, {}), "`key` must have numbers of at most 4,300"),
+        (
+            lambda s: s.audit_one("k", 0.5, {"f": "\ud83d\ude00"}),
+            "`x` must have no surrogate pairs",
+        ),
+        (lambda s: s.audit_one("k", 0.5, {"f": 10**5000}), "`x` must have numbers of at most"),
         (lambda s: s.audit_one("k", 0.5), r"`x` must be a mapping with \['f'\], got None"),
         (lambda s: s.audit_one("k", 0.5, {"f": []}), "`x` must have text or numbers in 'f'"),
     ],
@@ -152,6 +203,13 @@ def test_what_is_refused_changes_nothing(call: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call(sampler)
     assert sampler.to_bytes() == before
+
+
+def test_parameters_are_kept_as_numbers_that_bytes_can_hold() -> None:
+    sampler = AuditSampler(
+        cast(Any, Fraction(1, 2)), secret="s", floor=cast(Any, Decimal("0.25")), threshold=0.5
+    )
+    assert AuditSampler.from_bytes(sampler.to_bytes()).floor == 0.25
 
 
 def test_an_audit_has_names() -> None:

@@ -307,7 +307,7 @@ def test_a_condition_needs_no_label(tmp_path: Path) -> None:
         (["--expected=f1>=70%"], "got 'f1>=70%'"),
         (["--expected=f1>=nan"], "got 'f1>=nan'"),
         (["--expected=>=0.5"], "got '>=0.5'"),
-        (["--expected=f3>=0.5"], "the metric of --expected must be one of auc, brier, log_loss"),
+        (["--expected=f3>=0.5"], "the metric of --expected must be one of auc, brier, log_loss, f1"),
         (
             ["--expected=f1>=0.5", "--alpha=0.5"],
             "--alpha must be below 0.5 with --expected, got 0.5",

@@ -179,6 +179,10 @@ def test_targets_on_the_command_line(table: Any, tmp_path: Path) -> None:
         (["nowhere.csv", "--prob", "p"], "there is no file"),
         (["{table}", "--prob", "p", "--metric", "f7"], "`--metric` must be one of"),
         (["{table}", "--prob", "p", "--plot", "curve.txt"], "must end in"),
+        (
+            ["{table}", "--prob", "p", "--metric", "coverage", "--abstain", "1"],
+            "--abstain must be a word other than 0 and 1, got '1'",
+        ),
         (["{table}", "--prob", "p", "--abstain", "x"], "--abstain needs --metric coverage, got"),
         (["{table}", "--prob=p", "--metric=coverage", "--plot=c.png"], "--plot shows the curve of"),
         (["{table}", "--prob=p", "--at-least=f1=2"], "`--at-least f1` must lie in [0, 1], got 2"),

@@ -130,7 +130,7 @@ def test_every_notebook_is_on_the_first_page() -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (DOCS / "gallery").glob("*.py")}
     assert set(re.findall(r"\(gallery/(\w+\.py)\)", text)) == scripts
-    assert len(scripts) == 8
+    assert len(scripts) == 9
 
 
 def test_the_words_of_a_report_are_in_the_glossary() -> None:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -204,6 +205,28 @@ def filled() -> ExpectedMetric:
         metric.add(key, p)
     metric.add_label("a", 0)
     return metric
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([True, None, 0], dtype=object),
+        pd.Series([True, None, False], dtype=object),
+        pd.Series([True, None, False], dtype="boolean"),
+        pd.Series([1, None, 0], dtype="Int64"),
+        [1, pd.NA, 0],
+        (1, math.nan, np.False_),
+    ],
+)
+def test_unknown_labels_may_be_none_nan_or_na(y: Any) -> None:
+    p = [0.9, 0.2, 0.75]
+    assert expected_metric(p, y) == expected_metric(p, [1, None, 0])
+
+
+def test_a_masked_label_is_not_taken_for_a_known_one() -> None:
+    y = np.ma.array([1, None], mask=[False, True], dtype=object)
+    with pytest.raises(ValueError, match="`y` must have no masked values"):
+        expected_metric([0.5, 0.5], y)
 
 
 def test_copies_and_clones() -> None:

@@ -30,7 +30,7 @@ from streamcal import (
     VoteClassifier,
 )
 from streamcal._state import Stateful
-from streamcal.calibration import hedged
+from streamcal.calibration import AuditedCalibrator, hedged
 from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store
 from tests import programs
 from tests.fixed_model import FixedModel
@@ -42,6 +42,7 @@ MOST_POINTS = int(os.environ.get("STREAMCAL_SOAK", "25"))
 LOOPS: dict[type, tuple[str, ...]] = {
     VennAbersCalibrator: ("_learn_isotonic_many",),
     AnytimeCalibrator: ("_learn_isotonic_many",),
+    AuditedCalibrator: ("learn_many",),
     KeyedCalibrator: ("learn_many",),
 }
 CLASSES = sorted(programs.cases().keys() - {Store}, key=lambda kind: kind.__name__)

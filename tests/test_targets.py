@@ -322,6 +322,7 @@ def test_a_higher_target_never_gives_more() -> None:
         ("f1", {"Precision": 0.9}, "`subject_to` must be one of .* positives, got .*'precision'?"),
         ("f1", {"sensitivity": 0.9}, "did you mean 'recall'?"),
         ("f1", {"coverage": 0.9}, "`subject_to` must be one of"),
+        ("f1", {None: 0.9}, "the key of `subject_to` must be a name, a Metric or"),
         ("f1", {3: 0.9}, "must be a name, a Metric or a river metric, got 3"),
         ("f1", 0.95, r"`subject_to` must be a dict such as \{'precision': 0.95\}, got 0.95"),
         ("f1", [("precision", 0.95)], "`subject_to` must be a dict"),

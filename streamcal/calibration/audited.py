@@ -280,9 +280,8 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the mixture of two probabilities of a score; before the first label, the score."""
         if not self.n_samples:
             return p
-        return min(
-            max(self._mixture.kernel.mixture_of(answers), _CLIP), 1.0 - _CLIP
-        )  # it may be rounded
+        mean = self._mixture.kernel.mixture_of(answers)
+        return min(max(mean, _CLIP), 1.0 - _CLIP)  # it is rounded
 
     def _checked(self, answer: float) -> float:
         """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
@@ -411,7 +410,9 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         kind = self._read_time(contexts.t).kind
         # All rows are predicted before any of them is learned.
         served = [
-            self._read_ticket(c.ticket or self.serve_one(p, **self._given_x(c.x)).ticket)
+            self._read_ticket(
+                self.serve_one(p, **self._given_x(c.x)).ticket if c.ticket is None else c.ticket
+            )
             for p, c in zip(scores_of, rows, strict=True)
         ]
         alike, *own, mixed = zip(*served, strict=True)

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal._advice import shown
 from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._state import (
@@ -196,7 +197,12 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             within = partial(as_within, name="half_life", interval=f"[0.1, {_LONGEST_HALF_LIFE:g}]")
             length = or_time(within, half_life, "half_life")
         prototype = HedgedCalibrator() if base is None else base
-        check_calibrator(prototype, "base")
+        check_calibrator(prototype, "base", propensity=True)
+        if prototype.needs_propensity:
+            raise TypeError(
+                "`base` must need no propensity: write"
+                f" AuditedCalibrator(SegmentCalibrator({list(names)})), got {shown(prototype)}"
+            )
         self.fields = names  # not the caller's list, which may change
         self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))
         self.base = base

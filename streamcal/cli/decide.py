@@ -117,6 +117,8 @@ def decide(
         targets = _targets_in(at_least or (), at_most)
         if abstain is not None and metric != "coverage":
             raise ValueError(f"--abstain needs --metric coverage, got --metric {metric}")
+        if abstain in ("0", "1"):
+            raise ValueError(f"--abstain must be a word other than 0 and 1, got {abstain!r}")
         if plot is not None and (targets or metric in ("positives", "coverage")):
             raise ValueError("--plot shows the curve of a metric, and no targets")
         with _options_in_messages():

@@ -78,7 +78,10 @@ def _metric_of(key: Any) -> Metric:
     if isinstance(key, str):
         found = _OF_NOTHING.get(key)
         return found or metric_of_name(key, ("positives",), "subject_to")
-    metric = get_metric(key)
+    try:
+        metric = get_metric(key)
+    except TypeError as error:
+        raise TypeError(str(error).replace("`metric`", "the key of `subject_to`")) from None
     if not metric.monotone:
         raise ValueError(f"`subject_to` must have monotone metrics, got {metric!r}")
     return metric

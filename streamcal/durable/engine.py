@@ -119,9 +119,9 @@ def run(
     join : LabelJoin, optional
         For delayed labels; its state is replaced by that of the store.
     sampler : AuditSampler, optional
-        Chooses which labels to ask for, among the events that have a score and no propensity. Its
-        state is replaced by that of the store. It needs a ``join``, and its fields must be fields
-        of the calibrator.
+        Chooses which labels to ask for, among the events that have a score, no label and no
+        propensity. Its state is replaced by that of the store. It needs a ``join``. Its fields must
+        be fields of the calibrator, and its floor at least that of an `AuditedCalibrator`.
     stop : callable
         Called between batches; when it returns True, the loop commits and returns.
 
@@ -408,6 +408,11 @@ def _check_sampler(sampler: Any, keyed: KeyedCalibrator, join: LabelJoin | None)
         )
     if not keyed._fresh._learns_shares:
         raise ValueError("`sampler` must have probabilities, but `calibrator` maps other scores")
+    if keyed.needs_propensity:
+        try:
+            keyed.check_propensity(sampler._floor)
+        except ValueError as error:
+            raise ValueError(f"`sampler` must have a greater `floor`: {error}") from None
 
 
 def _restore_sampler(sampler: "AuditSampler | None", store: Store) -> None:

@@ -148,8 +148,8 @@ class EventBatch:
             served = None  # what comes with a label is not used
             if not math.isnan(event.score):
                 served = keyed.serve_one(event.key, float(event.score), x=event.x)
-                if self._all.sampler is not None and event.propensity is None:
-                    event = self._audit(self._all.sampler, event, served.value, end)
+                if self._all.sampler is not None and _is_open(event):
+                    event = self._audit(self._all.sampler, join, event, served.value, end)
             values.append(math.nan if served is None else served.value)
             n_duplicates = join.n_duplicates
             sample = join.add(event._replace(served=served))
@@ -176,9 +176,15 @@ class EventBatch:
             np.array(late).reshape(-1, 2),
         )
 
-    def _audit(self, sampler: "AuditSampler", event: Event, p: float, end: int) -> Event:
+    def _audit(
+        self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float, end: int
+    ) -> Event:
         """Return a served event with its propensity, and note whether its label is asked for."""
-        ask, propensity = sampler.audit_one(event.id, p, event.x)
+        first = join.find(event.id)  # a retry has its answer, also if the sampler has forgotten it
+        if first is not None and first.propensity is not None:
+            ask, propensity = sampler._repeat(event.id, first.propensity)
+        else:
+            ask, propensity = sampler.audit_one(event.id, p, event.x)
         self.asked[end - 1 - self._offset] = ask
         return event._replace(propensity=propensity)
 
@@ -373,13 +379,22 @@ def _check_propensities(events: list[Event], served: NDArray[np.bool_], rules: _
                 raise TypeError(f"must have no `propensity` without a score, got {event}")
         elif event.propensity is not None:
             keyed.check_propensity(event.propensity)
-        elif sampler is not None:
-            sampler._check(event.id, event.x)
+        elif sampler is not None and _is_open(event):
+            try:
+                sampler._check(event.id, event.x)
+            except (TypeError, ValueError) as error:
+                text = re.sub("^`key`", "`id`", str(error))  # an event has a key, too
+                raise _kind_of(error)(text) from None
         elif keyed.needs_propensity:
             raise TypeError(
-                f"must have `propensity`, as `calibrator` needs it, unless `sampler` is given, got"
-                f" {event}"
+                f"must have `propensity`, as `calibrator` needs it, unless `sampler` is given and"
+                f" there is no label yet, got {event}"
             )
+
+
+def _is_open(event: Event) -> bool:
+    """Return whether a sampler decides if the label of an event with a score is asked for."""
+    return event.propensity is None and math.isnan(event.y)
 
 
 def _with_fields(event: Event, fields: tuple[str, ...]) -> Event:

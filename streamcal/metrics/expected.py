@@ -47,7 +47,9 @@ from streamcal._validation import (
     as_vector,
     as_within,
     check_count,
+    check_no_mask,
     check_same_length,
+    is_na,
 )
 from streamcal._whole import do_all
 from streamcal.decision import curves
@@ -475,8 +477,10 @@ def _as_labels(y: Any, n: int) -> Vector:
     """Return labels of shape ``(n,)``, NaN where one is missing, or raise."""
     if y is None:
         return np.full(n, np.nan)
-    if isinstance(y, list | tuple):
-        y = [math.nan if label is None else label for label in y]
+    check_no_mask(y, "y")
+    given = y if isinstance(y, list | tuple) else np.asarray(y)
+    if isinstance(given, list | tuple) or (given.dtype == object and given.ndim == 1):
+        y = [math.nan if label is None or is_na(label) else label for label in given]
     labels = as_vector(y, "y", finite=False)
     check_same_length(labels, n, "y")
     bad = ~np.isnan(labels) & (labels != 0.0) & (labels != 1.0)

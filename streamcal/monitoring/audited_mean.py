@@ -92,6 +92,7 @@ class AuditedMean(Locked, Stateful):
                 f"`floor` must be at least (high − low) / 1000,"
                 f" {(self.high - self.low) / _MOST_RANGE:g}, got {floor}"
             )
+        self._length = self.high - self.low
         self._sums = AuditSums()
         self._bounds = MeanBounds()
 
@@ -125,17 +126,18 @@ class AuditedMean(Locked, Stateful):
             If an argument is out of its range, or a decision with propensity 1 was not observed;
             nothing changes.
         """
-        m = self._as_value(predicted, "predicted")
-        v = None if observed is None else self._as_value(observed, "observed")
+        # Sums of squares are of what exceeds `low`: far from 0, they would have no digits left.
+        m = self._as_value(predicted, "predicted") - self.low
+        v = None if observed is None else self._as_value(observed, "observed") - self.low
         pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
         if v is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
         with self._mutex:
             alpha, beta = self._sums.coefficients()
-            g = self._within(alpha + beta * m)
+            g = min(max(alpha + beta * m, 0.0), self._length)
             z = g if v is None else g + (v - g) / pi
-            least = g + (self.low - g) / pi
-            most = g + (self.high - g) / pi
+            least = g - g / pi
+            most = g + (self._length - g) / pi
             sums = self._sums.after(m, v, pi)
             do_all(
                 partial(setattr, self, "_sums", sums),
@@ -147,7 +149,7 @@ class AuditedMean(Locked, Stateful):
         """The estimate of the mean of all values; the middle of the range before any decision."""
         if not self.n_samples:
             return (self.low + self.high) / 2.0
-        return self._within(self._sums.estimate()[0])
+        return self._within(self.low + self._sums.estimate()[0])
 
     @property
     def interval_once(self) -> tuple[float, float]:
@@ -159,6 +161,7 @@ class AuditedMean(Locked, Stateful):
         if sums.n_observed < 2.0:
             return self.low, self.high
         mean, deviation = sums.estimate()
+        mean += self.low
         half = float(ndtri(1.0 - self.alpha / 2.0)) * deviation
         return self._within(mean - half), self._within(mean + half)
 
@@ -166,7 +169,7 @@ class AuditedMean(Locked, Stateful):
     def interval_always(self) -> tuple[float, float]:
         """Ends of the interval that holds at all times together."""
         low, high = self._bounds.interval(self.alpha)
-        return self._within(low), self._within(high)
+        return self._within(self.low + low), self._within(self.low + high)
 
     def _as_value(self, value: Any, name: str) -> float:
         """Return a number in the range, or raise; rounding errors are clipped."""

@@ -16,6 +16,7 @@ vary by 14, with it by about 3. It depends only on the past, so the propensity i
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -46,6 +47,7 @@ _SLACK = 10.0  # so many questions too few double the correction
 _SAME = 0.5  # the part of the propensity that is the same for all decisions
 _MEMORY = 1000.0  # the mean interest is that of about so many decisions
 _MOST_SEGMENTS = 10_000  # values of a field that are counted apart
+_MOST_BITS = 14_284  # of an int with 4,300 digits, the most that Python reads
 _THINNEST = 4.0  # how much more a decision of a thin segment counts at most
 
 
@@ -90,8 +92,9 @@ class AuditSampler(Locked, Stateful):
 
     Notes
     -----
-    The number that was asked stays within about ten of ``rate`` times the number of decisions. With
-    a floor near the rate it may be more.
+    The number that was asked stays within about ten of ``rate`` times the number of decisions. It
+    may be more for about a thousand decisions after many of them suddenly come near the threshold,
+    and with a floor near the rate.
 
     A random number is a keyed hash of the key. So two copies of a sampler, such as those of two
     processes, use the same number for the same key.
@@ -120,8 +123,8 @@ class AuditSampler(Locked, Stateful):
     ) -> None:
         self.rate = as_within(rate, "rate", "(0, 1]")
         self.secret = _as_secret(secret)
-        self.floor = floor
-        self._floor = self.rate / 2.0 if floor is None else as_within(floor, "floor", "(0, 1]")
+        self.floor = None if floor is None else as_within(floor, "floor", "(0, 1]")
+        self._floor = self.rate / 2.0 if self.floor is None else self.floor
         if self._floor > self.rate:
             raise ValueError(f"`floor` must be at most `rate`, {rate}, got {floor}")
         self.threshold = as_within(threshold, "threshold", "(0, 1)")
@@ -164,6 +167,10 @@ class AuditSampler(Locked, Stateful):
         """Raise unless `audit_one` accepts a decision."""
         as_key(key)
         self._values(x)
+
+    def _repeat(self, key: Any, propensity: float) -> Audit:
+        """Return the audit that a decision had with this propensity."""
+        return Audit(self._random(as_key(key)) < propensity, propensity)
 
     def _find_or_draw(self, known: Any, probability: float, values: list[Any]) -> Audit:
         """Return the audit of a decision that was checked."""
@@ -229,17 +236,18 @@ class AuditSampler(Locked, Stateful):
         return restore, (self.to_bytes(),)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        fields = {
-            "counts": [[pack(value) for value in counts] for counts in self._counts],
-            "keys": [pack(key) for key in self._audits],
-            "n": [self.n_samples, self.n_asked],
-            "mean_interest": self._mean_interest,
+        with self._mutex:
+            counted, audits = [{**counts} for counts in self._counts], {**self._audits}
+            fields = {"n": [self.n_samples, self.n_asked], "mean_interest": self._mean_interest}
+        numbers = [n for counts in counted for n in counts.values()]
+        packed = {
+            "counts": [[pack(value) for value in counts] for counts in counted],
+            "keys": [pack(key) for key in audits],
         }
-        numbers = [n for counts in self._counts for n in counts.values()]
-        return fields, {
+        return {**packed, **fields}, {
             "counts": np.array(numbers, np.int64),
-            "asked": np.array([audit.ask for audit in self._audits.values()], np.int64),
-            "propensities": np.array([audit.propensity for audit in self._audits.values()]),
+            "asked": np.array([audit.ask for audit in audits.values()], np.int64),
+            "propensities": np.array([audit.propensity for audit in audits.values()]),
         }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -276,7 +284,22 @@ def _as_secret(secret: Any) -> str:
         raise TypeError(f"`secret` must be text, got {secret!r}")
     if not secret:
         raise ValueError("`secret` must be text that is not empty, got ''")
+    try:
+        secret.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"`secret` must be text that UTF-8 can hold, got {secret!r}") from None
     return secret
+
+
+def _check_kept(value: Any, name: str) -> None:
+    """Raise unless a state, which is JSON, can hold text or an int."""
+    if isinstance(value, str) and not value.isascii() and json.loads(json.dumps(value)) != value:
+        raise ValueError(f"`{name}` must have no surrogate pairs, got {value!r}")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError(
+            f"`{name}` must have numbers of at most 4,300 digits, got an int of"
+            f" {value.bit_length():,} bits"
+        )
 
 
 def _log_odds(p: float) -> float:
@@ -292,21 +315,24 @@ def as_key(key: Any) -> Any:
     (('a', 1), 1)
     """
     if isinstance(key, tuple):
-        return tuple(map(as_key, key))
+        return tuple(None if part is None else as_key(part) for part in key)
     if isinstance(key, np.generic):
         key = key.item()
     if isinstance(key, str):
-        return key
-    if isinstance(key, int):
-        return int(key)  # True is 1
-    if isinstance(key, float) and key == key:
-        return int(key) if key.is_integer() else key
-    raise TypeError(f"`key` must be text, a number or a tuple of these, got {key!r}")
+        key = str.__str__(key)  # a member of a StrEnum is equal to its text, but is shown otherwise
+    elif isinstance(key, int) or (isinstance(key, float) and key.is_integer()):
+        key = int(key)  # True is 1
+    elif not isinstance(key, float) or key != key:
+        raise TypeError(f"`key` must be text, a number or a tuple of these, got {key!r}")
+    _check_kept(key, "key")
+    return key
 
 
 def as_value(value: Any, field: str) -> Any:
     """Return the value of a field that can be counted, or raise; NaN counts as None."""
     try:
-        return as_category(value, field)
+        plain = as_category(value, field)
     except TypeError:
         raise TypeError(f"`x` must have text or numbers in {field!r}, got {value!r}") from None
+    _check_kept(plain, "x")
+    return plain

@@ -374,7 +374,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             t = time_of(x, t, self.time, self._strategy.check_time)
         needs_propensity = self._strategy.needs_propensity
         if needs_propensity or propensity is not None:
-            self._strategy.check_propensity(propensity)
+            propensity = self._strategy.read_propensity(propensity)
         raw, shown, ticket, found = self._recall(x, served, kwargs, (y,))
         strategy, fields = self._strategy.for_labels(raw), self._strategy.fields
         if fields:
@@ -487,7 +487,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             for x in X:  # all rows must have a time
                 last = time_of(x, t, self.time, self._strategy.check_time)
             t = last
-        self._strategy.check_propensity(propensity)
+        propensity = self._strategy.read_propensity(propensity)
         given = [None] * len(X) if served is None else served
         recalled: list[tuple[Raw, Raw | None, Ticket | None, Found | None]] = []
         left: dict[Hashable, list[int]] = {}

@@ -134,14 +134,15 @@ class OwningStrategy(Strategy):
         """Raise unless `learn_one` accepts a time; calibrators of labels have learned the same."""
         self._any()._read_time(t)
 
-    def check_propensity(self, propensity: Any) -> None:
-        """Raise unless `learn_one` accepts a propensity; None where none is needed."""
+    def read_propensity(self, propensity: Any) -> float | None:
+        """Return the propensity of a label, or raise; None if none is needed."""
         if propensity is not None:
             raise_no_propensity(type(self._any()).__name__)
+        return None
 
     def read_propensities(self, propensity: Any, n_samples: int) -> Any:
         """Return the propensities of the labels of a batch, or raise; None if none are needed."""
-        self.check_propensity(propensity)
+        self.read_propensity(propensity)
 
     def read_times(self, t: Any, n_samples: int) -> Times | None:
         """Return the times of a batch, or raise."""
@@ -374,8 +375,8 @@ class OneVsRest(OwningStrategy):
     def _any(self) -> Timed:
         return next(iter(self._calibrators.by_label.values()), self._calibrators.unlearned)
 
-    def check_propensity(self, propensity: Any) -> None:
-        self._calibrators.unlearned._read_propensity(propensity)
+    def read_propensity(self, propensity: Any) -> float | None:
+        return self._calibrators.unlearned._read_propensity(propensity)
 
     def read_propensities(self, propensity: Any, n_samples: int) -> Any:
         return self._calibrators.unlearned._read_propensities(propensity, np.zeros(n_samples))
