@@ -181,9 +181,14 @@ class EUMThreshold(Timed, Stateful, Cloned):
         ``t`` is the time, if ``window`` or ``half_life`` is a timedelta: a `datetime` or seconds.
         """
         if self.needs_time:
-            moment = self._read_time(t)
-            learn = partial(self._index.learn, *self._as_sample(score, y, w), moment.seconds)
-            do_all(learn, *self._kind_steps(moment.kind))
+            seconds, kind = self._read_time(t)
+            if kind != self._kind:  # the first time
+                learn = partial(self._index.learn, *self._as_sample(score, y, w), seconds)
+                do_all(learn, *self._kind_steps(kind))
+                return
+            plain = type(score) is type(w) is float
+            if not (plain and y in (0, 1) and self._index.learn(score, y, w, seconds)):
+                self._index.learn(*self._as_sample(score, y, w), seconds)
             return
         try:
             learned = self._index.learn(score, y, w)

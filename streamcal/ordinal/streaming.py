@@ -191,7 +191,13 @@ class StreamingThresholds(Timed, Stateful, Cloned):
             If an argument is not a number; nothing is learned.
         """
         if self.needs_time:
-            do_all(*self.learn_steps(score, y, w, t))
+            seconds, kind = self._read_time(t)
+            if kind != self._kind:  # the first time
+                do_all(*self.learn_steps(score, y, w, t))
+                return
+            plain = type(score) is type(w) is float and type(y) is int
+            if not (plain and self._index.learn(score, y - 1.0, w, seconds)):
+                self._index.learn(*self._as_sample(score, y, w), seconds)
             return
         try:
             learned = self._index.learn(score, y - 1.0, w)
