@@ -32,7 +32,7 @@ from streamcal._validation import (
 from streamcal._whole import do_all
 from streamcal.calibration._ring import SampleRing, TimedSamples
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.clock import NO_MOMENT, Time, check_span, in_seconds, or_time
+from streamcal.calibration.clock import Time, check_span, in_seconds, or_time
 from streamcal.calibration.context import FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.export.curve import linear, steps
@@ -183,13 +183,16 @@ class AnytimeCalibrator(Locked, Calibrator):
         """
         score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
         self._loss.check_labels(y)
-        moment = self._read_time(t) if self.needs_time else NO_MOMENT
+        samples = self._samples
+        if isinstance(samples, SampleRing):
+            with self._mutex:
+                samples.add_one(score, y, w)
+                self._solve_if_due()
+            return
+        seconds, kind = self._read_time(t)
         with self._mutex:
-            if isinstance(self._samples, SampleRing):
-                self._samples.add_one(score, y, w)
-            else:
-                add = self._samples.adding(np.array([[score, y, w]]), np.array([moment.seconds]))
-                do_all(add, *self._kind_steps(moment.kind))
+            add = samples.adding(np.array([[score, y, w]]), np.array([seconds]))
+            do_all(add, *self._kind_steps(kind))
             self._solve_if_due()
 
     def learn_many(

@@ -262,7 +262,6 @@ class DecisionClassifier(
             kwargs["served"] = served
         if served is not None:
             check_served(as_probabilities_of_labels(raw), self._known_labels())
-        p, hits, chosen = np.empty(0), np.empty(0, bool), np.empty(0, bool)
         if raw:
             p, hits = np.array([self._p_positive(raw)]), np.array([y == self.pos_val])
             if decided is None:
@@ -270,6 +269,8 @@ class DecisionClassifier(
             else:
                 self._check_label(decided)
                 chosen = np.array([decided == self.pos_val])
+        else:
+            p, hits, chosen = np.empty(0), np.empty(0, bool), np.empty(0, bool)
         counts = self._counts_with(p, chosen, hits, moment)
         negative = self._negative_with([y])
         self._call("learn_one", x, y, **kwargs)
