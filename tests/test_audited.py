@@ -446,7 +446,7 @@ def test_a_sampler_is_not_asked_about_a_label_that_is_there() -> None:
     run(events, PlattCalibrator(), sink, None, join=LabelJoin(9), sampler=sampler)
     assert sampler.n_samples == sum(asked) == 0
     audited = AuditedCalibrator(floor=FLOOR)
-    with pytest.raises(TypeError, match="event 0: must have `propensity`.*there is no label yet"):
+    with pytest.raises(TypeError, match=r"event 0: must have `propensity`.*there is no label yet"):
         run(events, audited, sink, None, join=LabelJoin(9), sampler=sampler)
     known = [event._replace(propensity=1.0) for event in events]
     assert run(known, audited, sink, None, join=LabelJoin(9), sampler=sampler) == 20
@@ -492,7 +492,7 @@ def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
         run(events, squared, ignore, None, join=LabelJoin(5), sampler=sampler)
     audited = AuditedCalibrator(floor=FLOOR)
     low = AuditSampler(0.5, secret="s", floor=0.04)
-    with pytest.raises(ValueError, match="`sampler` must have a greater `floor`: .*got 0.04"):
+    with pytest.raises(ValueError, match=r"`sampler` must have a greater `floor`: .*got 0.04"):
         run(events, audited, ignore, None, join=LabelJoin(5), sampler=low)
     unnamed = [Event(0.5, id=None)]
     with pytest.raises(TypeError, match="event 0: `id` must be text"):

@@ -277,7 +277,8 @@ def test_accuracy_of_several_labels_is_a_condition(tmp_path: Path) -> None:
     wanted = expect(top, right, ones, as_goal("accuracy"), 0.9, n_known=1_000)
     assert tuple(found.values())[:3] == wanted
     binary = expect(p, y, p >= 0.5, as_goal("accuracy"), 0.9)
-    assert wanted.value == pytest.approx(binary.value)
+    # The correction by known labels is of another variable there, so nearly the same.
+    assert wanted.value == pytest.approx(binary.value, abs=0.005)
 
 
 def test_a_condition_needs_no_label(tmp_path: Path) -> None:
@@ -307,7 +308,7 @@ def test_a_condition_needs_no_label(tmp_path: Path) -> None:
         (["--expected=f1>=70%"], "got 'f1>=70%'"),
         (["--expected=f1>=nan"], "got 'f1>=nan'"),
         (["--expected=>=0.5"], "got '>=0.5'"),
-        (["--expected=f3>=0.5"], "the metric of --expected must be one of auc, brier, log_loss, f1"),
+        (["--expected=f3>=0.5"], "of --expected must be one of auc, brier, log_loss, f1"),
         (
             ["--expected=f1>=0.5", "--alpha=0.5"],
             "--alpha must be below 0.5 with --expected, got 0.5",

@@ -224,7 +224,7 @@ def test_unknown_labels_may_be_none_nan_or_na(y: Any) -> None:
 
 
 def test_a_masked_label_is_not_taken_for_a_known_one() -> None:
-    y = np.ma.array([1, None], mask=[False, True], dtype=object)
+    y: Any = np.ma.array([1, None], mask=[False, True], dtype=object)
     with pytest.raises(ValueError, match="`y` must have no masked values"):
         expected_metric([0.5, 0.5], y)
 
