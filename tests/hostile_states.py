@@ -286,6 +286,11 @@ def labelled(learner: Any, i: int) -> None:
     learner.learn_one(SCORES[i], 1 + min(3, int(4 * SCORES[i - 1])), WEIGHTS[i])
 
 
+def timed_labels(learner: Any, i: int) -> None:
+    label = 1 + min(3, int(4 * SCORES[i - 1]))
+    learner.learn_one(SCORES[i], label, WEIGHTS[i], t=datetime(2024, 3, 1, i % 24))
+
+
 def regressor() -> Any:
     return linear_model.LinearRegression()
 
@@ -319,6 +324,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "AM": [Example(lambda: goals.AM(zero_division="present"), nothing)],
     "AnytimeCalibrator": [
         Example(lambda: AnytimeCalibrator("absolute", window=100, every=30), real),
+        Example(lambda: AnytimeCalibrator("absolute", window=timedelta(hours=1), every=30), timed),
         Example(lambda: AnytimeCalibrator(losses.Pinball(tau=0.8), interpolation="step"), real),
     ],
     "BetaCalibrator": [
@@ -367,11 +373,18 @@ EXAMPLES: dict[str, list[Example]] = {
             truths,
             of_logistic,
         ),
+        Example(
+            lambda: DecisionClassifier(logistic(), half_life=timedelta(hours=1), time="b"),
+            truths,
+            of_logistic,
+        ),
     ],
     "ExportedCalibrator": [Example(exported, nothing)],
     "EUMThreshold": [
         Example(lambda: EUMThreshold(goals.FBeta(2.0)), binary),
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
+        Example(lambda: EUMThreshold(half_life=timedelta(hours=1)), timed),
+        Example(lambda: EUMThreshold(window=timedelta(hours=1)), timed),
     ],
     "FractionalLinear": [
         Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
@@ -462,6 +475,8 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: StreamingThresholds(4), labelled),
         Example(lambda: StreamingThresholds(4, "squared", window=60), labelled),
         Example(lambda: StreamingThresholds(4, "zero-one", half_life=40), labelled),
+        Example(lambda: StreamingThresholds(4, half_life=timedelta(hours=1)), timed_labels),
+        Example(lambda: StreamingThresholds(4, "zero-one", window=timedelta(1)), timed_labels),
         Example(lambda: StreamingThresholds(10, "zero-one"), labelled),
         Example(
             lambda: StreamingThresholds(4, losses.CostTable((1 - np.eye(4)).tolist())), labelled
@@ -822,8 +837,8 @@ def use(learner: Any) -> None:
             assert learner.predict_one(0.4) in (None, False, True)
             learner.predict_many([0.1, 0.5])
             learner.curve()
-            learner.learn_one(SCORES[i], i % 2, WEIGHTS[i])
-        learner.learn_many(SCORES[:30], [1, 0] * 15)
+            learner.learn_one(SCORES[i], i % 2, WEIGHTS[i], **when(learner))
+        learner.learn_many(SCORES[:30], [1, 0] * 15, **when(learner, 30))
     elif isinstance(learner, Metric):
         assert math.isfinite(learner(3, 1, 2, 4))
         assert math.isfinite(learner(0, 0, 0, 0))
@@ -978,7 +993,7 @@ def use_isotonic(learner: IsotonicCalibrator) -> None:
     allowed(not isinstance(loss, losses.Log) or not inside, learner.corp)
     labels = [label_of(loss, i) for i in range(60)]
     learner.predict_learn_many(SCORES[:60], labels, WEIGHTS[:60], **when(learner, 60))
-    learner.learn_many(SCORES[:60], labels, **when(learner, 60))
+    learner.learn_many(SCORES[:60], labels, WEIGHTS[:60], **when(learner, 60))
     if learner.window is None:
         learner.merge(copy.deepcopy(learner))
     Structure(learner).check()
@@ -1006,11 +1021,12 @@ def use_anytime(learner: AnytimeCalibrator) -> None:
     loss = learner._loss
     for i in range(6):
         assert not math.isnan(learner.predict_one(SCORES[i]))
-        learner.learn_one(SCORES[i], label_of(loss, i), WEIGHTS[i])
+        learner.learn_one(SCORES[i], label_of(loss, i), WEIGHTS[i], **when(learner))
     allowed(learner._staircase is None, learner.staircase)
     learner.solve()
     assert rising(learner.predict_many(GRID))
-    learner.predict_learn_many(SCORES[:50], [label_of(loss, i) for i in range(50)])
+    labels = [label_of(loss, i) for i in range(50)]
+    learner.predict_learn_many(SCORES[:50], labels, **when(learner, 50))
     learner.snapshot().predict_one(0.3)
     assert learner.half_width >= 0.0
 
@@ -1063,14 +1079,15 @@ def use_thresholds(learner: StreamingThresholds) -> None:
         label = 1 + i % learner.n_labels
         found = learner.predict_one(SCORES[i])
         assert found is None or 1 <= found <= learner.n_labels
-        learner.learn_one(SCORES[i], label, WEIGHTS[i])
+        learner.learn_one(SCORES[i], label, WEIGHTS[i], **when(learner))
         assert rising(learner.thresholds)
         assert not np.isnan(learner.thresholds).any()
         if i % 2:
             learner.unlearn_one(SCORES[i], label, WEIGHTS[i])
     assert learner.risk >= 0.0
     assert learner.result().risk >= 0.0
-    learner.learn_many(SCORES[:60], [1 + i % learner.n_labels for i in range(60)], WEIGHTS[:60])
+    labels = [1 + i % learner.n_labels for i in range(60)]
+    learner.learn_many(SCORES[:60], labels, WEIGHTS[:60], **when(learner, 60))
     learner.predict_many(GRID)
     assert learner.n_samples >= 0
 
@@ -1094,8 +1111,10 @@ def use_wrapper(learner: Any) -> None:
         x = {"a": SCORES[i]}
         learner.predict_one(x)
         shares = learner.predict_proba_one(x)
-        if not isinstance(learner, DecisionClassifier):
-            check_shares(shares)
+        if isinstance(learner, DecisionClassifier):
+            learner.learn_one(x, label, **when(learner))
+            continue
+        check_shares(shares)
         learner.learn_one(x, label)
     if isinstance(learner, CalibratedClassifier):
         served = learner.serve_one({"a": 0.5})

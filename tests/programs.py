@@ -597,7 +597,7 @@ def _add_calibrators() -> None:
     CASES[package.AnytimeCalibrator] = Case(
         lambda draw: package.AnytimeCalibrator(
             draw.pick([convex_losses(draw), mean_losses(draw)]),
-            window=draw.size(),
+            window=draw.window_or_time() or draw.size(),
             every=draw.size(),
             tol=draw.pick([None, 0.1]),
             interpolation=draw.pick(["linear", "step"]),
@@ -1099,7 +1099,10 @@ def _add_ordinal() -> None:
     def thresholds(draw: Draw) -> Any:
         n_labels = draw.pick([2, 3, 8, 9])
         return ordinal.StreamingThresholds(
-            n_labels, task(draw, n_labels), window=draw.window(), half_life=draw.half_life()
+            n_labels,
+            task(draw, n_labels),
+            window=draw.window_or_time(),
+            half_life=draw.half_life_or_time(),
         )
 
     def label(draw: Draw, learner: Any) -> Any:
@@ -1107,7 +1110,7 @@ def _add_ordinal() -> None:
 
     def learn(draw: Draw, learner: Any, held: list[Any]) -> None:
         sample = draw.score(), label(draw, learner), draw.weight()
-        learner.learn_one(*sample)
+        learner.learn_one(*sample, **draw.when(learner))
         held.append(sample)
 
     def learn_many(draw: Draw, learner: Any, held: list[Any]) -> None:
@@ -1117,7 +1120,7 @@ def _add_ordinal() -> None:
             np.array(draw.batch(draw.weight, n), float),
         )
         y = np.array([int(label(draw, learner)) for _ in range(n)], np.int64)
-        learner.learn_many(x, y, w)
+        learner.learn_many(x, y, w, **draw.times(learner, n))
         held.extend(zip(x.tolist(), y.tolist(), w.tolist(), strict=True))
 
     def ask_thresholds(learner: Any) -> Any:
@@ -1339,12 +1342,13 @@ def _add_decisions() -> None:
     names = METRIC_NAMES
 
     def learn(draw: Draw, eum: Any, held: list[Any]) -> None:
-        eum.learn_one(draw.score(), draw.binary(), draw.weight())
+        eum.learn_one(draw.score(), draw.binary(), draw.weight(), **draw.when(eum))
 
     def learn_many(draw: Draw, eum: Any, held: list[Any]) -> None:
         n = draw.pick([0, 1, 30])
         parts = (draw.score, draw.binary, draw.weight)
-        eum.learn_many(*(np.array(draw.batch(one, n), np.float64) for one in parts))
+        batch = (np.array(draw.batch(one, n), np.float64) for one in parts)
+        eum.learn_many(*batch, **draw.times(eum, n))
 
     def ask_eum(eum: Any) -> Any:
         eum._index.check()
@@ -1359,7 +1363,7 @@ def _add_decisions() -> None:
 
     CASES[decision.EUMThreshold] = Case(
         lambda draw: decision.EUMThreshold(
-            draw.pick(names), window=draw.window(), half_life=draw.half_life()
+            draw.pick(names), window=draw.window_or_time(), half_life=draw.half_life_or_time()
         ),
         [learn] * 6 + [learn_many],
         ask_eum,
@@ -1371,16 +1375,16 @@ def _add_decisions() -> None:
             Oracle(),
             draw.pick(names),
             history=draw.pick(["labels", "expected", None]),
-            half_life=draw.half_life(),
+            half_life=draw.half_life_or_time(),
         )
 
     def learn_decision(draw: Draw, learner: Any, held: list[Any]) -> None:
-        learner.learn_one(_sample(draw), draw.pick([False, True]))
+        learner.learn_one(_sample(draw), draw.pick([False, True]), **draw.when(learner))
 
     def learn_batch(draw: Draw, learner: Any, held: list[Any]) -> None:
         n = draw.random.randint(1, 4)
         xs = [_sample(draw) for _ in range(n)]
-        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs])
+        learner.learn_batch(xs, [draw.chance(0.5) for _ in xs], **draw.times(learner, n))
 
     def ask_decision(learner: Any) -> Any:
         answers = [learner.predict_one({"p": p}) for p in GRID]

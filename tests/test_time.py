@@ -71,6 +71,10 @@ class Own(Calibrator):
         return self.map._check_labels(y)
 
 
+def _whole(length: Any) -> Any:
+    return length if isinstance(length, timedelta) else int(length)
+
+
 def mix(length: Length) -> HedgedCalibrator:
     return HedgedCalibrator(
         [
@@ -101,6 +105,7 @@ MAKERS: dict[str, Make] = {
     "isotonic fast": lambda length: IsotonicCalibrator(half_life=length(0.2)),
     "isotonic few": lambda length: IsotonicCalibrator(half_life=length(30), max_scores=8),
     "venn-abers window": lambda length: VennAbersCalibrator(window=length(60)),
+    "anytime": lambda length: AnytimeCalibrator("absolute", window=_whole(length(60)), every=25),
     "hedge": mix,
     "hedge of shares": lambda length: HedgedCalibrator(
         [IdentityCalibrator(), PlattCalibrator(), IsotonicCalibrator(window=70)],
@@ -715,7 +720,7 @@ def test_a_compiled_call_learns_as_a_sample_does(name: str) -> None:
     b.learn_one(0.5, 1.0, t=START)
     call = a._sampler()
     if call is None:
-        assert not a._learns_times() or "own" in name or "venn" in name
+        assert not a._learns_times() or "own" in name or "venn" in name or name == "anytime"
         return
     origin = as_seconds(START)[0]
     for i, (score, y, t) in enumerate(zip(scores, labels, times, strict=True)):
@@ -744,9 +749,54 @@ def test_lengths_must_be_at_least_a_microsecond(length: timedelta) -> None:
     PlattCalibrator(half_life=timedelta(microseconds=1)).learn_one(0.5, 1, t=0)
 
 
-def test_what_counts_samples_refuses_a_timedelta() -> None:
-    with pytest.raises(ValueError, match="`window` must be a positive int"):
-        AnytimeCalibrator("absolute", window=timedelta(days=1))
+def test_a_window_of_time_of_any_convex_loss() -> None:
+    calibrator = AnytimeCalibrator("absolute", window=timedelta(minutes=10), every=20)
+    samples, times = stream(300), irregular(300)
+    for i, (score, y, w) in enumerate(zip(*samples, strict=True)):
+        calibrator.learn_one(score, y, w, t=times[i])
+        now = max(times[: i + 1])
+        latest = np.maximum.accumulate(times[: i + 1])
+        held = [row[: i + 1][now - latest < 600.0] for row in map(np.array, samples)]
+        assert calibrator._samples.rows.T.tolist() == [column.tolist() for column in held]
+    stairs = AnytimeCalibrator("absolute", window=300, every=300)
+    stairs.learn_many(*held)
+    calibrator.solve()
+    stairs.solve()
+    grid = np.linspace(-1, 2, 50)
+    np.testing.assert_allclose(
+        calibrator.predict_many(grid), stairs.predict_many(grid), rtol=0.0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_learned": 0},
+        {"n_learned": 29},
+        {"times": None},
+        {"times": np.full(30, -1e6)},
+        {"samples": None},
+    ],
+    ids=["none learned", "too few learned", "a time less", "too old", "none held"],
+)
+def test_crafted_windows_of_any_convex_loss_are_refused(change: Any) -> None:
+    calibrator = AnytimeCalibrator("absolute", window=timedelta(minutes=40), every=20)
+    for i in range(30):
+        calibrator.learn_one(i / 30, i % 2, t=60.0 * i)
+    state = decode(calibrator.to_bytes())
+    fields, arrays = dict(state.fields), dict(state.arrays)
+    for name, value in change.items():
+        if name in fields:
+            fields[name] = value
+        elif value is None:
+            arrays[name] = arrays[name][1:]
+        else:
+            arrays[name] = value
+    if "samples" in change:
+        arrays["times"] = arrays["times"][:0]
+        arrays["samples"] = arrays["samples"][:0]
+    with pytest.raises(ValueError, match="`data`"):
+        Calibrator.from_bytes(encode(state.kind, fields, arrays))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -7,6 +7,7 @@ within a deadline if there is one, or in its own process, so that no sample wait
 """
 
 import warnings
+from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from streamcal._extras import check_jax
 from streamcal._frames import like_given
 from streamcal._locked import Locked
 from streamcal._processes import Worker
-from streamcal._state import Arrays, Fields, array_of, as_int
+from streamcal._state import Arrays, Fields, array_of, as_int, require
 from streamcal._validation import (
     as_number,
     as_score,
@@ -28,9 +29,10 @@ from streamcal._validation import (
     check_choice,
     check_count,
 )
-from streamcal.calibration._ring import SampleRing
+from streamcal._whole import do_all
+from streamcal.calibration._ring import SampleRing, TimedSamples
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.clock import Time
+from streamcal.calibration.clock import Time, check_span, in_seconds, or_time
 from streamcal.calibration.context import FieldValues
 from streamcal.calibration.tickets import Ticket
 from streamcal.export.curve import linear, steps
@@ -39,6 +41,7 @@ from streamcal.isotonic.anytime.fit import anytime_isotonic, check_limits
 from streamcal.isotonic.anytime.staircase import AnytimeStaircase, freeze_blocks, thaw_blocks
 from streamcal.isotonic.staircase import INTERPOLATIONS, Interpolation
 from streamcal.kernels import pav
+from streamcal.kernels.score_index import check_held_times
 from streamcal.notebook.shape import Shape
 
 Floats = NDArray[np.float64]
@@ -57,8 +60,10 @@ class AnytimeCalibrator(Locked, Calibrator):
     loss : str or Loss
         What to minimise. JAX must be able to differentiate it; "absolute" and `Pinball` do not
         need JAX.
-    window : int
-        The number of recent samples that are used.
+    window : int or timedelta
+        The number of recent samples that are used. With a timedelta those are used that were
+        younger than that when the newest one was learned; each sample then has a time ``t``, as
+        for `IsotonicCalibrator`. Between two solves the served map does not change.
     every : int
         The number of samples between two solves. While the window has fewer than 4 ``every``
         samples, it is solved each time it has grown by a quarter.
@@ -102,15 +107,18 @@ class AnytimeCalibrator(Locked, Calibrator):
         self,
         loss: losses.LossName | losses.Loss,
         *,
-        window: int = 10_000,
+        window: int | timedelta = 10_000,
         every: int = 1_000,
         tol: float | None = None,
         deadline: float | None = None,
         background: bool = False,
         interpolation: Interpolation = "linear",
     ):
-        for name, value in (("window", window), ("every", every)):
-            check_count(value, name)
+        if isinstance(window, timedelta):
+            check_span(window, "window")
+        else:
+            or_time(partial(check_count, name="window"), window, "window")
+        check_count(every, "every")
         check_limits(None, tol, deadline)
         check_bool(background, "background")
         check_choice(interpolation, "interpolation", INTERPOLATIONS)
@@ -125,7 +133,12 @@ class AnytimeCalibrator(Locked, Calibrator):
         self._loss = losses.get(loss)
         if not isinstance(self._loss, losses.Absolute | losses.Pinball):
             check_jax(f"the loss {self._loss!r}")
-        self._samples = SampleRing(window)
+        self.needs_time = isinstance(window, timedelta)
+        self._samples: SampleRing | TimedSamples
+        if isinstance(window, timedelta):
+            self._samples = TimedSamples(in_seconds(window))
+        else:
+            self._samples = SampleRing(window)
         self._solve_at = 1  # the number of learned samples at which the next solve is due
         self._staircase: AnytimeStaircase | None = None
         self._lookup: tuple[NDArray[np.float64], ...] = ()
@@ -158,6 +171,8 @@ class AnytimeCalibrator(Locked, Calibrator):
     ) -> None:
         """Learn a sample; O(1), plus a solve if one is due and does not run in the background.
 
+        ``t`` is the time, if ``window`` is a timedelta: a `datetime` or seconds.
+
         Raises
         ------
         ValueError
@@ -168,8 +183,16 @@ class AnytimeCalibrator(Locked, Calibrator):
         """
         score, y, w = as_score(score), as_number(y, "y"), as_weight(w)
         self._loss.check_labels(y)
+        samples = self._samples
+        if isinstance(samples, SampleRing):
+            with self._mutex:
+                samples.add_one(score, y, w)
+                self._solve_if_due()
+            return
+        seconds, kind = self._read_time(t)
         with self._mutex:
-            self._samples.add_one(score, y, w)
+            add = samples.adding(np.array([[score, y, w]]), np.array([seconds]))
+            do_all(add, *self._kind_steps(kind))
             self._solve_if_due()
 
     def learn_many(
@@ -182,7 +205,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         t: Any = None,
     ) -> None:
         """Learn samples in the order given, with solves at the same samples as in `learn_one`."""
-        self._learn_samples(scores, y, w, predict=False)
+        self._learn_samples(scores, y, w, t, predict=False)
 
     def predict_one(self, score: float, x: FieldValues | None = None) -> float:
         """Return the newest map's value; before the first solve, the score itself, if in range.
@@ -208,10 +231,13 @@ class AnytimeCalibrator(Locked, Calibrator):
         t: Any = None,
     ) -> NDArray[np.float64]:
         """Predict each sample, then learn it, in order; see `Calibrator`."""
-        return like_given(self._learn_samples(scores, y, w, predict=True), scores)
+        return like_given(self._learn_samples(scores, y, w, t, predict=True), scores)
 
     def _learns_all(self) -> bool:
         return type(self).predict_learn_many is AnytimeCalibrator.predict_learn_many
+
+    def _learns_times(self) -> bool:
+        return self._learns_all()
 
     def staircase(self) -> AnytimeStaircase:
         """Return the map that is served, with its bounds.
@@ -277,26 +303,37 @@ class AnytimeCalibrator(Locked, Calibrator):
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
             arrays = {"samples": self._samples.rows.copy()}
+            clock: Fields = {}
+            if isinstance(self._samples, TimedSamples):
+                arrays["times"] = self._samples.times.copy()
+                clock = self._freeze_clock(self._samples.now)
             n_learned, due, stairs = self._samples.n_learned, max(self._due, 0), self._staircase
         if stairs is not None:
             arrays |= freeze_blocks(stairs)
         rounds = None if stairs is None else stairs.rounds
-        return {"n_learned": n_learned, "due": due, "rounds": rounds}, arrays
+        return {"n_learned": n_learned, "due": due, "rounds": rounds, **clock}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         n_learned = as_int(fields["n_learned"], "n_learned")
         due = as_int(fields["due"], "due", 0, self.every)
-        samples = array_of(arrays, "samples", min(n_learned, self.window), 3)
+        n_held = None if isinstance(self.window, timedelta) else min(n_learned, self.window)
+        samples = array_of(arrays, "samples", n_held, 3)
         scores, y, w = samples.T
         self._check_samples(scores, y, w)
         if fields["rounds"] is not None:
             rounds = as_int(fields["rounds"], "rounds")
             self._serve_map(thaw_blocks(arrays, self._loss.z_range, rounds, self.interpolation))
-        self._samples.restore(samples, n_learned)
+        if isinstance(self._samples, SampleRing):
+            self._samples.restore(samples, n_learned)
+        else:
+            times, now = array_of(arrays, "times", None), self._thaw_clock(fields)
+            check_held_times(times, len(samples), now, in_seconds(self.window))
+            require(min(n_learned, 1) <= len(samples) <= n_learned, "samples must be those held")
+            self._samples.restore(samples, times, n_learned, now)
         self._solve_at = n_learned + due
 
     def _learn_samples(
-        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, predict: bool
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None, t: Any, predict: bool
     ) -> Floats:
         """Learn samples in order; with ``predict`` return the prediction before each.
 
@@ -304,6 +341,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         """
         x, labels, weights = self._check_samples(scores, y, w)
         samples = np.column_stack((x, labels, weights))
+        times = self._read_times(t, len(x))
         predictions = np.empty(len(x) if predict else 0)
         begin = 0
         with self._mutex:
@@ -312,7 +350,12 @@ class AnytimeCalibrator(Locked, Calibrator):
                 part = slice(begin, begin + n)
                 if predict:
                     predictions[part] = self._predict(x[part])
-                self._samples.add_many(samples[part])
+                if isinstance(self._samples, SampleRing):
+                    self._samples.add_many(samples[part])
+                else:
+                    assert times is not None
+                    add = self._samples.adding(samples[part], times.seconds[part])
+                    do_all(add, *self._kind_steps(times.kind))
                 begin += n
                 self._solve_if_due()
         return predictions

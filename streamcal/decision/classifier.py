@@ -7,7 +7,9 @@ tends to half of it: online F-measure optimisation); the samples of a frame are 
 """
 
 import copy
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,23 +23,36 @@ from streamcal._state import Arrays, Fields, Stateful, array_of, as_name, pack, 
 from streamcal._validation import (
     MOST_COUNT,
     as_probabilities,
-    check_half_life,
     check_label,
     check_mapping,
     check_probability_range,
     decay_per_sample,
+)
+from streamcal.calibration.clock import (
+    NO_MOMENT,
+    Moment,
+    Time,
+    Timed,
+    Times,
+    as_time_list,
+    check_forgetting,
+    in_samples,
+    in_seconds,
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
 from streamcal.wrappers.checks import as_probabilities_of_labels, check_classifier, check_served
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal.wrappers.snapshot import ModelSnapshot
+from streamcal.wrappers.times import check_time_feature, time_of, times_of
 
 History = Literal["labels", "expected"]
 _HISTORIES = (*get_args(History), None)
 
 
-class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier):
+class DecisionClassifier(
+    Timed, BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchClassifier
+):
     """Decide for the labels that maximise a metric over the stream.
 
     Parameters
@@ -50,10 +65,13 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
     history : {"labels", "expected", None}
         The counts that are carried: those of decisions and labels; those expected from
         probabilities, which do not depend on labels that may be late or biased; or none.
-    half_life : float or None
-        After how many samples a carried count is halved; None: never.
+    half_life : float, timedelta or None
+        After how many samples a carried count is halved, or after which time; None: never.
     pos_val : bool, int or str
         The positive label.
+    time : str, optional
+        The name of the feature that holds the time of a sample, a `datetime` or a number of
+        seconds, if ``half_life`` is a timedelta. Where `learn_one` gets ``t``, that counts instead.
 
     Raises
     ------
@@ -65,6 +83,10 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
     Predicting changes nothing. `learn_one` and `learn_many` update the counts: they repeat the
     decision of `predict_one` and `predict_many`. If labels come late, pass the decision that was
     served as ``decided``, and the probabilities of the classifier as ``served``.
+
+    Where ``half_life`` is a timedelta, counts age when a sample is learned, by the time since the
+    newest sample before it. A time that goes back counts as equal to the newest one. A batch ages
+    counts until its newest time, and its own decisions count in full.
 
     Examples
     --------
@@ -81,15 +103,18 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         metric: AnyMetric = "f1",
         *,
         history: History | None = "labels",
-        half_life: float | None = None,
+        half_life: float | timedelta | None = None,
         pos_val: bool | int | str = True,
+        time: str | None = None,
     ) -> None:
         if not hasattr(last_step(classifier), "predict_proba_one"):
             check_classifier(classifier)  # it says what to write instead
             raise TypeError(f"`classifier` must be a river classifier, got {name_of(classifier)}")
         if history not in _HISTORIES:
             raise ValueError(f"`history` must be 'labels', 'expected' or None, got {history!r}")
-        check_half_life(half_life)
+        check_forgetting(half_life)
+        self.needs_time = isinstance(half_life, timedelta)
+        check_time_feature(time, self, "`half_life` is a timedelta")
         positive: Any = pos_val
         if not isinstance(positive, Hashable) or positive is None or positive != positive:
             raise ValueError(f"`pos_val` must be a label, got {pos_val!r}")
@@ -98,11 +123,13 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         self.history = history
         self.half_life = half_life
         self.pos_val = pos_val
+        self.time = time
         self._set_routes(
             classifier, "learn_one", "predict_proba_one", "learn_many", "predict_proba_many"
         )
         self._metric = get_metric(metric)
-        self._decay = decay_per_sample(half_life)
+        self._decay = decay_per_sample(in_samples(half_life))
+        self._now = math.nan  # the newest time, in seconds
         self._negative: ClfTarget | None = False if isinstance(pos_val, bool) else None
         self._claimed = np.zeros(4)
         self._realised = np.zeros(4)
@@ -110,11 +137,14 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
     _given = ("classifier",)
 
     def _parameters(self) -> Fields:
-        return {**super()._parameters(), "metric": as_parameter(self.metric)}
+        found = {**super()._parameters(), "metric": as_parameter(self.metric)}
+        if self.time is None:  # as in states from before there was one
+            del found["time"]
+        return found
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         counts = {"claimed": self._claimed, "realised": self._realised}
-        return {"negative": pack(self._negative)}, counts
+        return {"negative": pack(self._negative), **self._freeze_clock(self._now)}, counts
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         claimed, realised = array_of(arrays, "claimed", 4), array_of(arrays, "realised", 4)
@@ -122,6 +152,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
             require(((counts >= 0.0) & (counts <= MOST_COUNT)).all(), "counts are not negative")
         negative = as_name(unpack(fields["negative"]), "negative", none=True)
         require(negative != self.pos_val, "the negative label must be another")
+        self._now = self._thaw_clock(fields)
         self._negative, self._claimed, self._realised = negative, claimed, realised
 
     @property
@@ -198,6 +229,7 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         *,
         served: Any = None,
         decided: ClfTarget | None = None,
+        t: Time | None = None,
         **kwargs: Any,
     ) -> None:
         """Decide for ``x``, learn the sample, then count the decision against its label.
@@ -214,30 +246,43 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
             result of `CalibratedClassifier.serve_one` is passed on to that classifier.
         decided : bool, int or str, optional
             The decision that was served; by default it is made again from the counts so far.
+        t : datetime or float, optional
+            The time at which the sample is learned, if ``half_life`` is a timedelta; without it,
+            the feature that ``time`` names. The classifier gets it, too, where it takes one.
         **kwargs
             The classifier gets those that its ``learn_one`` takes, such as a weight ``w``. Each
             decision counts once, for any weight.
         """
         self._check_label(y)
+        moment = self._moment_of(x, t)
+        if t is not None:
+            kwargs["t"] = t
         raw = self._predict_again(x) if served is None else _probabilities_in(served)
         if raw is not served and served is not None:
             kwargs["served"] = served
         if served is not None:
             check_served(as_probabilities_of_labels(raw), self._known_labels())
-        counts = self._claimed, self._realised
         if raw:
-            p = np.array([self._p_positive(raw)])
+            p, hits = np.array([self._p_positive(raw)]), np.array([y == self.pos_val])
             if decided is None:
                 chosen = self.decide(p).labels
             else:
                 self._check_label(decided)
                 chosen = np.array([decided == self.pos_val])
-            counts = self._counts_with(p, chosen, np.array([y == self.pos_val]))
+        else:
+            p, hits, chosen = np.empty(0), np.empty(0, bool), np.empty(0, bool)
+        counts = self._counts_with(p, chosen, hits, moment)
         negative = self._negative_with([y])
         self._call("learn_one", x, y, **kwargs)
         # Only now, and without a call: if the model raises, nothing is counted.
-        self._claimed, self._realised = counts
+        self._claimed, self._realised, self._now, self._kind = counts
         self._negative = negative
+
+    def _moment_of(self, x: Mapping[Any, Any], t: Time | None) -> Moment:
+        """Return the time of a sample, or raise; none if counts do not forget by time."""
+        if not self.needs_time or (t is None and self.time is None):
+            return self._read_time(None)
+        return self._read_time(time_of(x, t, self.time, self._read_time))
 
     def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
         """Return the probabilities of a sample whose label has come.
@@ -247,23 +292,39 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         serve = getattr(self.classifier, "serve_one", None)
         return self.classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
 
-    def learn_batch(self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget]) -> None:
-        """Decide jointly, learn each sample, then count the decisions against the labels."""
+    def learn_batch(
+        self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget], *, t: Any = None
+    ) -> None:
+        """Decide jointly, learn each sample, then count the decisions against the labels.
+
+        ``t`` has a time for each sample, as of `learn_one`; without it, each has the feature that
+        ``time`` names.
+        """
         samples = [(dict(x), y) for x, y in zip(xs, ys, strict=True)]
         for _, y in samples:
             self._check_label(y)
+        if t is not None:
+            t = as_time_list(t.to_pylist() if hasattr(t, "to_pylist") else t, len(samples))
+        newest = self._newest_of([x for x, _ in samples], t)
         raws = [(self._predict_again(x), y) for x, y in samples]
         known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
-        counts = self._claimed, self._realised
-        if known:
-            p = np.array([p for p, _ in known])
-            hits = np.array([hit for _, hit in known])
-            counts = self._counts_with(p, self.decide(p).labels, hits)
+        p = np.array([p for p, _ in known], dtype=np.float64)
+        hits = np.array([hit for _, hit in known], dtype=np.bool_)
+        counts = self._counts_with(p, self._decide_jointly(p), hits, newest)
         negative = self._negative_with([y for _, y in samples])
-        for x, y in samples:
-            self.classifier.learn_one(x, y)
-        self._claimed, self._realised = counts
+        for i, (x, y) in enumerate(samples):
+            self._call("learn_one", x, y, **({} if t is None else {"t": t[i]}))
+        self._claimed, self._realised, self._now, self._kind = counts
         self._negative = negative
+
+    def _newest_of(self, xs: list[Features], t: list[Any] | None) -> Moment:
+        """Return the newest time of a batch, or raise; none if counts do not forget by time."""
+        if self.needs_time and t is None and self.time is not None:
+            t = [time_of(x, None, self.time, self._read_time) for x in xs]
+        return _newest(self._read_times(t, len(xs)))
+
+    def _decide_jointly(self, p: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return self.decide(p).labels if len(p) else np.empty(0, dtype=np.bool_)
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """Return the joint decision for a frame, as a series of the same library."""
@@ -282,25 +343,35 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         answer: IntoDataFrame = self._call("predict_proba_many", X, **kwargs)
         return answer
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, **kwargs: Any) -> None:
-        """Decide jointly, learn a frame, then count the decisions against the labels."""
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, *, t: Any = None, **kwargs: Any) -> None:
+        """Decide jointly, learn a frame, then count the decisions against the labels.
+
+        ``t`` has a time for each sample, as of `learn_one`; without it, the column that ``time``
+        names has it.
+        """
         labels = into_series(y).to_list()
         frame = into_frame(X)
         if len(frame) != len(labels):
             raise ValueError(f"`y` must have one label per row of `X`, got {len(labels)}")
         if not hasattr(self.classifier, "learn_many"):
-            self.learn_batch(frame.iter_rows(named=True), labels)
+            self.learn_batch(frame.iter_rows(named=True), labels, t=t)
             return
         for label in labels:
             self._check_label(label)
-        p = self._p_positive_many(X, {})
-        counts = self._claimed, self._realised
-        if p is not None and len(p):
-            hits = np.array([label == self.pos_val for label in labels])
-            counts = self._counts_with(p, self.decide(p).labels, hits)
+        times = None
+        if self.needs_time:
+            if t is None and self.time is None:
+                self._read_times(None, len(labels))  # raises
+            times = times_of(X, len(labels), t, self.time, self._read_times)
+        if t is not None:
+            kwargs["t"] = t
+        p, hits = self._p_positive_many(X, {}), np.array([y == self.pos_val for y in labels], bool)
+        if p is None:
+            p, hits = np.empty(0), hits[:0]
+        counts = self._counts_with(p, self._decide_jointly(p), hits, _newest(times))
         negative = self._negative_with(labels)
         self._call("learn_many", X, y, **kwargs)
-        self._claimed, self._realised = counts
+        self._claimed, self._realised, self._now, self._kind = counts
         self._negative = negative
 
     def _p_positive_many(
@@ -322,17 +393,31 @@ class DecisionClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBat
         return self._realised if self.history == "labels" else self._claimed
 
     def _counts_with(
-        self, p: NDArray[np.float64], chosen: NDArray[np.bool_], hits: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return both counts, decayed by the length of a batch, with its decisions added."""
+        self,
+        p: NDArray[np.float64],
+        chosen: NDArray[np.bool_],
+        hits: NDArray[np.bool_],
+        newest: Moment,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, str | None]:
+        """Return both counts with the decisions of a batch added, the newest time, and its kind.
+
+        Counts are decayed by the length of the batch, or by the time until its newest sample.
+        """
         keep, n_chosen = self._decay ** len(p), int(chosen.sum())
+        now, kind = self._now, self._kind
+        if newest.kind is not None:
+            passed = newest.seconds - now
+            if passed > 0.0:
+                keep = 2.0 ** (-passed / in_seconds(self.half_life))
+            now, kind = max(newest.seconds, now), newest.kind  # now is NaN at first
 
         def add(counts: NDArray[np.float64], positive: NDArray[np.float64]) -> NDArray[np.float64]:
             tp, total = float(positive[chosen].sum()), float(positive.sum())
             added = (tp, n_chosen - tp, total - tp, len(p) - n_chosen - (total - tp))
             return np.maximum(counts * keep + added, 0.0)
 
-        return add(self._claimed, p), add(self._realised, hits.astype(np.float64))
+        claimed, realised = add(self._claimed, p), add(self._realised, hits.astype(np.float64))
+        return claimed, realised, now, kind
 
     def _p_positive(self, raw: Mapping[ClfTarget, float]) -> float:
         """Return the probability of the positive label."""
@@ -405,6 +490,13 @@ def claim_gap(
     table = np.array([chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits]).sum(axis=1)
     before = np.zeros(4) if counts is None else np.asarray(counts, dtype=np.float64)
     return claimed - float(kind(*(before + table)))
+
+
+def _newest(times: Times | None) -> Moment:
+    """Return the newest of the times of a batch; none if there are none."""
+    if times is None or not len(times):
+        return NO_MOMENT
+    return Moment(float(times.seconds.max()), times.kind)
 
 
 def _probabilities_in(served: Any) -> Mapping[ClfTarget, float]:

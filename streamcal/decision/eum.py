@@ -11,7 +11,9 @@ References
 """
 
 import math
-from typing import NamedTuple
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,10 +27,17 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
-    check_count,
-    check_half_life,
     check_same_length,
     growth_per_sample,
+)
+from streamcal._whole import do_all
+from streamcal.calibration.clock import (
+    Time,
+    Timed,
+    check_forgetting,
+    check_window,
+    in_samples,
+    in_seconds,
 )
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.kernels.confusion_index import LARGEST_GROWTH, ConfusionIndex
@@ -63,28 +72,35 @@ class ThresholdCurve(NamedTuple):
     utilities: Vector
 
 
-class EUMThreshold(Stateful, Cloned):
+class EUMThreshold(Timed, Stateful, Cloned):
     """The threshold that maximises a metric on past (score, label) pairs, kept up to date.
 
     Parameters
     ----------
     metric : str, Metric or river metric
         See `streamcal.decision.get_metric`.
-    window : int or None
-        Keep only this many of the last samples; None keeps all.
-    half_life : float or None
-        After how many samples the weight of a sample is halved, at least 0.1; None: never.
+    window : int, timedelta or None
+        Keep only this many of the last samples; None keeps all. With a timedelta: those that were
+        younger than that when the newest one was learned.
+    half_life : float, timedelta or None
+        After how many samples the weight of a sample is halved, at least 0.1, or after which time;
+        None: never.
 
     Raises
     ------
     ValueError, TypeError
-        If the metric is unknown, ``window`` not a positive int or ``half_life`` less than 0.1.
+        If the metric is unknown, ``window`` not a positive int or timedelta, or ``half_life`` less
+        than 0.1.
 
     Notes
     -----
     Learning costs O(log n) for n distinct scores. When the threshold is read after a change, it is
     found by branch and bound in the tree: exactly, in O(n) at worst, in some tens of microseconds
     for 100,000 scores. A metric that is a Python function is evaluated at all thresholds.
+
+    Where ``window`` or ``half_life`` is a timedelta, each sample has a time ``t``, as for
+    `IsotonicCalibrator`: older samples age when it is learned, and a time that goes back counts as
+    equal to that of the newest sample.
 
     Examples
     --------
@@ -98,15 +114,26 @@ class EUMThreshold(Stateful, Cloned):
     """
 
     def __init__(
-        self, metric: AnyMetric = "f1", *, window: int | None = None, half_life: float | None = None
+        self,
+        metric: AnyMetric = "f1",
+        *,
+        window: int | timedelta | None = None,
+        half_life: float | timedelta | None = None,
     ) -> None:
-        check_count(window, "window", optional=True)
-        check_half_life(half_life)
+        check_window(window)
+        check_forgetting(half_life)
         self.metric = metric
         self.window = window
         self.half_life = half_life
         self._metric = get_metric(metric)
-        self._index = ConfusionIndex(self._metric.spec, window or 0, growth_per_sample(half_life))
+        self.needs_time = isinstance(window, timedelta) or isinstance(half_life, timedelta)
+        self._index = ConfusionIndex(
+            self._metric.spec,
+            window=0 if window is None or isinstance(window, timedelta) else window,
+            rate=growth_per_sample(in_samples(half_life)),
+            half_life=in_seconds(half_life),
+            time_window=in_seconds(window) if isinstance(window, timedelta) else 0.0,
+        )
 
     @property
     def n_scores(self) -> int:
@@ -148,20 +175,42 @@ class EUMThreshold(Stateful, Cloned):
         reached: NDArray[np.bool_] = as_vector(scores, "scores") >= self.threshold
         return like_given(reached, scores, "label")
 
-    def learn_one(self, score: float, y: float, w: float = 1.0) -> None:
-        """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``."""
+    def learn_one(self, score: float, y: float, w: float = 1.0, *, t: Time | None = None) -> None:
+        """Learn that ``score`` was followed by the label ``y`` (0 or 1), with weight ``w``.
+
+        ``t`` is the time, if ``window`` or ``half_life`` is a timedelta: a `datetime` or seconds.
+        """
+        if self.needs_time:
+            seconds, kind = self._read_time(t)
+            if kind != self._kind:  # the first time
+                learn = partial(self._index.learn, *self._as_sample(score, y, w), seconds)
+                do_all(learn, *self._kind_steps(kind))
+                return
+            plain = type(score) is type(w) is float
+            if not (plain and y in (0, 1) and self._index.learn(score, y, w, seconds)):
+                self._index.learn(*self._as_sample(score, y, w), seconds)
+            return
         try:
             learned = self._index.learn(score, y, w)
         except (TypeError, ValueError, OverflowError):
             learned = False
         if not learned:  # not plain floats: convert or raise
-            score, w = as_score(score), as_weight(w)
-            if y not in (0, 1):
-                raise ValueError(f"`y` must be 0 or 1, got {y!r}")
-            self._index.learn(score, float(y), w)
+            self._index.learn(*self._as_sample(score, y, w))
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
-        """Learn samples in the order given; arrays of shape ``(n_samples,)``."""
+    def _as_sample(self, score: Any, y: Any, w: Any) -> tuple[float, float, float]:
+        """Return a sample as floats, or raise."""
+        number, weight = as_score(score), as_weight(w)
+        if y not in (0, 1):
+            raise ValueError(f"`y` must be 0 or 1, got {y!r}")
+        return number, float(y), weight
+
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, t: Any = None
+    ) -> None:
+        """Learn samples in the order given; arrays of shape ``(n_samples,)``.
+
+        ``t`` has a time for each sample, where they are needed.
+        """
         score_vector, labels = as_vector(scores, "scores"), as_vector(y, "y")
         check_same_length(labels, len(score_vector), "y")
         weights = as_weights(w, len(score_vector))
@@ -169,7 +218,12 @@ class EUMThreshold(Stateful, Cloned):
         if bad.any():
             at = int(np.argmax(bad))
             raise ValueError(f"`y` must be 0 or 1, got {labels[at]} at position {at}")
-        self._index.learn_many(score_vector, labels, weights)
+        times = self._read_times(t, len(score_vector))
+        learn = partial(self._index.learn_many, score_vector, labels, weights)
+        if times is None:
+            learn()
+        else:
+            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
 
     def curve(self) -> ThresholdCurve:
         """Return the metric at every threshold that gives different labels, in O(n).
@@ -198,11 +252,13 @@ class EUMThreshold(Stateful, Cloned):
         return {**super()._parameters(), "metric": as_parameter(self.metric)}
 
     def _freeze(self) -> tuple[Fields, Arrays]:
-        return self._index.state()
+        fields, arrays = self._index.state()
+        return {**fields, **self._freeze_clock(fields.get("now", math.nan))}, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         sums = array_of(arrays, "sums", 2, None)
-        scores, counts, queue = read_index(arrays, sums, self.window)
+        now = self._thaw_clock(fields)
+        scores, counts, queue = read_index(arrays, sums, self.window, now)
         growth = as_float(fields["growth"], "growth", 1.0, LARGEST_GROWTH)
         for part in (sums, queue[:, 1:]):
             require(((part >= 0.0) & (part < MOST_WEIGHT)).all(), "sums must not be negative")
@@ -211,4 +267,4 @@ class EUMThreshold(Stateful, Cloned):
             place = np.searchsorted(scores, queue[:, 0])
             n_held = np.bincount(place, minlength=len(scores))
             require((n_held == counts).all(), "counts must be those of the window")
-        self._index.restore({"growth": growth}, arrays)
+        self._index.restore({"growth": growth, "now": now}, arrays)

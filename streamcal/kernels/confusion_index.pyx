@@ -28,6 +28,7 @@ negatives. Bad input is refused before anything changes.
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int64_t
 
+from streamcal.kernels.clock cimport check_times
 from streamcal.kernels.confusion cimport SEC, Formula, formula_of, utility
 from streamcal.kernels.remainders cimport Remainders
 from streamcal.kernels.samples cimport can_be_learned, check_lengths
@@ -76,6 +77,10 @@ cdef class ConfusionIndex(ScoreIndex):
         How many samples to keep; 0 means all.
     rate : float
         The factor from the weight of a sample to that of the next one.
+    half_life : float
+        In seconds, after which the weight of a sample has halved; infinite: none.
+    time_window : float
+        For how many seconds to keep samples; 0 means for ever.
     """
 
     cdef readonly object spec
@@ -92,11 +97,12 @@ cdef class ConfusionIndex(ScoreIndex):
         self.remainders = Remainders()
         self.clear()
 
-    def __init__(self, spec, window, rate):
+    def __init__(self, spec, window, rate, half_life=INFINITY, time_window=0.0):
         self.spec = spec
         if spec is not None:
             self.formula = formula_of(spec)
         self.window, self.rate = window, rate
+        self.set_aging(half_life, time_window)
 
     def __sizeof__(self):
         cdef size_t n = super().__sizeof__()
@@ -106,14 +112,17 @@ cdef class ConfusionIndex(ScoreIndex):
     # For Python -----------------------------------------------------------------------------------
 
     def learn_many(
-        self, const double[::1] scores, const double[::1] y, const double[::1] w
+        self, const double[::1] scores, const double[::1] y, const double[::1] w,
+        const double[::1] times=None,
     ):
         """Learn samples, none of which is refused, in the order given."""
         cdef Py_ssize_t i
+        cdef bint timed = times is not None
         check_lengths(scores, y, w)
+        check_times(times, scores.shape[0])
         with no_fork, nogil, self.lock:
             for i in range(scores.shape[0]):
-                self.learn_sample(scores[i], y[i], w[i], NAN)
+                self.learn_sample(scores[i], y[i], w[i], times[i] if timed else NAN)
 
     def best(self):
         """Return the best threshold (inf: nothing is labelled 1) and the metric there.
@@ -311,7 +320,7 @@ cdef class ConfusionIndex(ScoreIndex):
             self.find_remainders()
 
     cdef tuple settings(self):
-        return self.spec, self.window, self.rate
+        return self.spec, self.window, self.rate, *self.aging_settings()
 
 
 cdef inline Sums sum_of(const Sums *a, const Sums *b) noexcept nogil:

@@ -35,7 +35,6 @@ cdef class IsotonicRegression(Hull):
         const int64_t[::1] counts,
         double factor,
     ) except -1
-    cdef int check_times_held(self, const double[::1] times, Py_ssize_t n, double now) except -1
     cdef object blocks(self, bint anchored)
     cdef Py_ssize_t pool_edges(self, double[:, ::1] rows, double prior) noexcept nogil
     cdef void find_centers(self, double[:, ::1] rows, Py_ssize_t n) noexcept nogil

@@ -25,16 +25,15 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
-from streamcal.kernels.clock cimport Clock, check_times
+from streamcal.kernels.clock cimport check_times
 from streamcal.kernels.expert cimport Expert
 from streamcal.kernels.hull cimport (
     ChunkHull, Edge, Hull, Sums, copy_bridges, hull_of, restore_bridges,
 )
-from streamcal.kernels.memory cimport zeros
 from streamcal.kernels.samples cimport can_be_learned, check_lengths, is_sample
 from streamcal.kernels.score_index cimport (
-    AHEAD, SLOTS, Aging, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
-    find_slot, lost_digits, tolerance,
+    AHEAD, SLOTS, Chunk, Place, Sample, ScoreIndex, Slot, check_slots_and_tree, check_window,
+    check_window_times, find_slot, lost_digits, tolerance,
 )
 from streamcal.kernels.state_bytes cimport require
 
@@ -48,7 +47,6 @@ cdef double MOST_WEIGHT = score_index.MOST_WEIGHT
 cdef double LARGEST = 1e60  # of a statistic, in absolute value
 # In one object: counts stay exact, and sums of samples up to `LARGEST` stay finite.
 cdef double MOST_SAMPLES = 2.0**53
-cdef int64_t MOST_IN_WINDOW = 1 << 62  # samples, if the window is one of time
 
 
 cdef class IsotonicRegression(Hull):
@@ -94,12 +92,7 @@ cdef class IsotonicRegression(Hull):
         time_window=0.0,
     ):
         self.window, self.rate = window, rate
-        if half_life < INFINITY or time_window > 0.0:
-            self.aging = <Aging *> zeros(1, sizeof(Aging))
-            self.aging.clock = Clock(half_life=half_life, now=NAN, gap=0.0, kept=1.0)
-            self.aging.window = time_window
-        if time_window > 0.0:
-            self.window = MOST_IN_WINDOW
+        self.set_aging(half_life, time_window)
         self.prior = prior
         self.lowest, self.highest = labels
         self.lowest_value = nextafter(self.lowest, INFINITY)
@@ -109,19 +102,6 @@ cdef class IsotonicRegression(Hull):
         self.finish()
 
     # For Python -----------------------------------------------------------------------------------
-
-    @property
-    def now(self):
-        """The time of the newest sample in seconds, if samples have times; else NaN."""
-        return NAN if self.aging == NULL else self.aging.clock.now
-
-    def learn(self, double score, double s, double w, double t=NAN):
-        """Learn a sample of statistic ``s``; return False, and change nothing, if it is refused.
-
-        ``t`` is its time in seconds.
-        """
-        with self.lock:
-            return self.learn_sample(score, s, w, t)
 
     def advance(self, double t):
         """Let weights grow until a time in seconds, as the next sample would."""
@@ -552,8 +532,7 @@ cdef class IsotonicRegression(Hull):
             (self.lowest, self.highest),
             (self.least, self.most),
             self.max_scores,
-            INFINITY if self.aging == NULL else self.aging.clock.half_life,
-            0.0 if self.aging == NULL else self.aging.window,
+            *self.aging_settings(),
         )
 
     cdef dict numbers(self):
@@ -604,8 +583,7 @@ cdef class IsotonicRegression(Hull):
         cdef int i
         self.restore_slots(arrays, False)
         self.growth, self.n_merged = numbers["growth"], numbers["n_merged"]
-        if self.aging != NULL:
-            self.aging.clock.now = numbers["now"]
+        self.set_now(numbers)
         self.start_change()
         chunk = self.tree.first
         while chunk != NULL and chunk.size > 0:
@@ -645,7 +623,9 @@ cdef class IsotonicRegression(Hull):
                 check_sums(queue[i, 1], queue[i, 2], &within)
         check_window(queue, scores, counts)
         if self.has_time_window():
-            self.check_times_held(arrays["times"], queue.shape[0], numbers["now"])
+            check_window_times(
+                arrays["times"], queue.shape[0], numbers["now"], self.aging.window
+            )
         require(edges.shape[0] == lengths.shape[0], "each edge must have sums")
         require(edges.shape[1] == bridges.shape[1] == 2, "edges and bridges must be pairs")
         check_edges(sums, shape, lengths, edges)
@@ -653,17 +633,6 @@ cdef class IsotonicRegression(Hull):
         for i in range(bridges.shape[0]):
             require(isfinite(bridges[i, 0]) and isfinite(bridges[i, 1]), "bridges must be finite")
         require(self.restore(numbers, arrays), "bridges must be edges of the hull")
-
-    cdef int check_times_held(self, const double[::1] times, Py_ssize_t n, double now) except -1:
-        """Raise unless these are times of ``n`` samples that are in the window now."""
-        cdef Py_ssize_t i
-        require(times.shape[0] == n, "each sample in the window must have a time")
-        for i in range(n):
-            require(
-                (times[i - 1] if i else -INFINITY) <= times[i] <= now, "times must be in order"
-            )
-        require(n == 0 or now - times[0] < self.aging.window, "times must be in the window")
-        return 0
 
     def walk(self, bint anchored, bint with_slots=False):
         """Return the blocks in order, the range of the means, the growth, and `n_samples`.

@@ -25,6 +25,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from streamcal.kernels.clock cimport check_times
 from streamcal.kernels.memory cimport allocated, resize
 from streamcal.kernels.samples cimport can_be_learned, check_lengths
 from streamcal.kernels.score_index cimport (
@@ -58,12 +59,20 @@ cdef class LabelIndex(ScoreIndex):
         How many samples to keep; 0 means all.
     rate : float
         The factor from the weight of a sample to that of the next one.
+    half_life : float
+        In seconds, after which the weight of a sample has halved; infinite: none.
+    time_window : float
+        For how many seconds to keep samples; 0 means for ever.
     """
 
-    def __cinit__(self, const double[:, ::1] costs, int64_t window, double rate):
+    def __cinit__(
+        self, const double[:, ::1] costs, int64_t window, double rate, double half_life=INFINITY,
+        double time_window=0.0,
+    ):
         cdef Py_ssize_t n = costs.shape[0]
         self.n_labels = <int> n
         self.window, self.rate = window, rate
+        self.set_aging(half_life, time_window)
         self.costs = <double *> allocated(n * n, sizeof(double))
         self.losses = <double *> allocated(n * n, sizeof(double))
         memcpy(self.costs, &costs[0, 0], n * n * sizeof(double))
@@ -127,15 +136,20 @@ cdef class LabelIndex(ScoreIndex):
         with self.lock:
             return self.unlearn_sample(score, label, w)
 
-    def learn_many(self, const double[::1] scores, const double[::1] labels, const double[::1] w):
+    def learn_many(
+        self, const double[::1] scores, const double[::1] labels, const double[::1] w,
+        const double[::1] times=None,
+    ):
         """Learn samples in the order given."""
         cdef Py_ssize_t i, n = scores.shape[0]
+        cdef bint timed = times is not None
         check_lengths(scores, labels, w)
+        check_times(times, n)
         with no_fork, nogil, self.lock:
             self.late = n > FEW
             try:
                 for i in range(n):
-                    self.learn_sample(scores[i], labels[i], w[i], NAN)
+                    self.learn_sample(scores[i], labels[i], w[i], times[i] if timed else NAN)
             finally:
                 if self.late:
                     self.late = False
@@ -459,4 +473,5 @@ cdef class LabelIndex(ScoreIndex):
         return 0
 
     cdef tuple settings(self):
-        return np.ascontiguousarray(self.table().T), self.window, self.rate
+        costs = np.ascontiguousarray(self.table().T)
+        return costs, self.window, self.rate, *self.aging_settings()

@@ -37,7 +37,7 @@ cdef class MinPlus(LabelIndex):
     There may be `MOST_LABELS` labels.
     """
 
-    def __cinit__(self, costs, window, rate):
+    def __cinit__(self, costs, window, rate, half_life=INFINITY, time_window=0.0):
         cdef size_t n = self.n_labels, size = n * (n + 1) // 2 * sizeof(double)
         if n > MOST_LABELS:
             raise ValueError(f"`costs` must be for up to {MOST_LABELS} labels, got {n}")

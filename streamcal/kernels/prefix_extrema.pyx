@@ -78,7 +78,7 @@ cdef extern from *:
 cdef class PrefixExtrema(LabelIndex):
     """Labels by score, and the best place of each boundary; parameters as in `LabelIndex`."""
 
-    def __cinit__(self, costs, window, rate):
+    def __cinit__(self, costs, window, rate, half_life=INFINITY, time_window=0.0):
         cdef int n_labels = self.n_labels, n = n_labels - 1, y, k
         self.width = n
         for y in range(n_labels):

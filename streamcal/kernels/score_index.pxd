@@ -140,6 +140,9 @@ cdef class ScoreIndex(Shared):
     cdef bint unlearn_sample(self, double score, double label, double w) except -1 nogil
     cdef int forget_oldest(self) except -1 nogil
     cdef int limit_growth(self, double rate) except -1 nogil
+    cdef int set_aging(self, double half_life, double time_window) except -1
+    cdef tuple aging_settings(self)
+    cdef void set_now(self, dict numbers)
     cdef bint has_time_window(self) noexcept nogil
     cdef double *time_at(self, int64_t i) noexcept nogil
     cdef double rate_until(self, double t) noexcept nogil
@@ -249,4 +252,9 @@ cdef int check_slots_and_tree(
 
 cdef int check_window(
     const double[:, ::1] queue, const double[::1] scores, const int64_t[::1] counts
+) except -1
+
+
+cdef int check_window_times(
+    const double[::1] times, Py_ssize_t n, double now, double window
 ) except -1

@@ -54,6 +54,7 @@ from libc.math cimport INFINITY, NAN, exp2, fabs, frexp, ldexp
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
+from streamcal.kernels.clock cimport Clock
 from streamcal.kernels.memory cimport allocated, zeros
 from streamcal.kernels.prefetch cimport prefetch
 from streamcal.kernels.state_bytes cimport require
@@ -89,6 +90,7 @@ MOST_WEIGHT = 1e120
 
 # By how many half-lives weights grow at once; beyond that nothing old is left.
 cdef double MOST_HALVES = 800.0
+cdef int64_t MOST_IN_WINDOW = 1 << 62  # samples, if the window is one of time
 cdef int MOST_DEPTH = 160  # a balanced tree of 2**64 chunks is not deeper
 
 
@@ -107,6 +109,11 @@ cdef class ScoreIndex(Shared):
     @property
     def n_scores(self):
         return self.tree.n_scores
+
+    @property
+    def now(self):
+        """The time of the newest sample in seconds, if samples have times; else NaN."""
+        return NAN if self.aging == NULL else self.aging.clock.now
 
     def __sizeof__(self):
         """Return how many bytes this object and all it owns take."""
@@ -234,7 +241,9 @@ cdef class ScoreIndex(Shared):
 
     cdef dict numbers(self):
         """Return numbers by name."""
-        return {"growth": self.growth}
+        if self.aging == NULL:
+            return {"growth": self.growth}
+        return {"growth": self.growth, "now": self.aging.clock.now}
 
     cdef dict slots(self):
         """Return the content of the slots: arrays in score order, by name."""
@@ -277,6 +286,7 @@ cdef class ScoreIndex(Shared):
         """
         self.restore_slots(arrays, True)
         self.growth = numbers["growth"]
+        self.set_now(numbers)
 
     def __reduce__(self):
         return restored, (type(self), self.settings(), self.state())
@@ -340,10 +350,13 @@ cdef class ScoreIndex(Shared):
 
     # Learning and forgetting ----------------------------------------------------------------------
 
-    def learn(self, double score, double label, double w):
-        """Learn a sample; return False, and change nothing, if it is refused."""
+    def learn(self, double score, double label, double w, double t=NAN):
+        """Learn a sample; return False, and change nothing, if it is refused.
+
+        ``t`` is its time in seconds.
+        """
         with self.lock:
-            return self.learn_sample(score, label, w, NAN)
+            return self.learn_sample(score, label, w, t)
 
     cdef bint learn_sample(self, double score, double label, double w, double t) except -1 nogil:
         """Learn one sample and drop those that leave the window; False if it is refused.
@@ -439,6 +452,31 @@ cdef class ScoreIndex(Shared):
             return
         if t > self.aging.clock.now or self.aging.clock.now != self.aging.clock.now:
             self.aging.clock.now = t
+
+    cdef int set_aging(self, double half_life, double time_window) except -1:
+        """Let a new index forget by time: a half-life in seconds, infinite for none, and a window in
+        seconds, 0 for none.
+        """
+        if half_life == INFINITY and time_window == 0.0:
+            return 0
+        if self.aging == NULL:
+            self.aging = <Aging *> zeros(1, sizeof(Aging))
+        self.aging.clock = Clock(half_life=half_life, now=NAN, gap=0.0, kept=1.0)
+        self.aging.window = time_window
+        if time_window > 0.0:
+            self.window = MOST_IN_WINDOW
+        return 0
+
+    cdef tuple aging_settings(self):
+        """Return the arguments of `set_aging`."""
+        if self.aging == NULL:
+            return INFINITY, 0.0
+        return self.aging.clock.half_life, self.aging.window
+
+    cdef void set_now(self, dict numbers):
+        """Set the clock to what `numbers` returned."""
+        if self.aging != NULL:
+            self.aging.clock.now = numbers["now"]
 
     cdef bint has_time_window(self) noexcept nogil:
         """Return whether the queue keeps the times of its samples."""
@@ -1347,6 +1385,26 @@ cdef int check_window(
             require(left[low] >= 0, "counts must be those of the window")
     finally:
         free(left)
+    return 0
+
+
+def check_held_times(const double[::1] times, Py_ssize_t n, double now, double window):
+    """Raise ``ValueError`` unless these are times of ``n`` samples that are in a window now.
+
+    The window is in seconds.
+    """
+    check_window_times(times, n, now, window)
+
+
+cdef int check_window_times(
+    const double[::1] times, Py_ssize_t n, double now, double window
+) except -1:
+    """Do what `check_held_times` does."""
+    cdef Py_ssize_t i
+    require(times.shape[0] == n, "each sample in the window must have a time")
+    for i in range(n):
+        require((times[i - 1] if i else -INFINITY) <= times[i] <= now, "times must be in order")
+    require(n == 0 or now - times[0] < window, "times must be in the window")
     return 0
 
 

@@ -1,5 +1,7 @@
 """Optimal thresholds of a stream, exact after every sample that is learned or unlearned."""
 
+import math
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,12 +18,18 @@ from streamcal._validation import (
     as_vector,
     as_weight,
     as_weights,
-    check_count,
-    check_half_life,
     check_same_length,
     growth_per_sample,
 )
-from streamcal._whole import Step
+from streamcal._whole import Step, do_all
+from streamcal.calibration.clock import (
+    Time,
+    Timed,
+    check_forgetting,
+    check_window,
+    in_samples,
+    in_seconds,
+)
 from streamcal.kernels.label_index import LabelIndex
 from streamcal.kernels.min_plus import MOST_LABELS, MinPlus
 from streamcal.kernels.prefix_extrema import PrefixExtrema
@@ -43,7 +51,7 @@ class _Optimum(NamedTuple):
     certified: bool
 
 
-class StreamingThresholds(Stateful, Cloned):
+class StreamingThresholds(Timed, Stateful, Cloned):
     """The thresholds that cut a stream of scores into ordinal labels with the least loss.
 
     After every sample learned or unlearned they are those that `optimal_thresholds` would find from
@@ -59,11 +67,12 @@ class StreamingThresholds(Stateful, Cloned):
         How many labels there are, K; at least 2. Labels are the ints 1..K.
     loss : str or TaskLoss
         What to minimise: "absolute", "squared", "zero-one", "asymmetric" or a `TaskLoss`.
-    window : int, optional
-        Keep only this many of the last samples.
-    half_life : float, optional
-        After how many samples the weight of a sample is halved, at least 0.1. It can be combined
-        with a window.
+    window : int or timedelta, optional
+        Keep only this many of the last samples. With a timedelta: those that were younger than that
+        when the newest one was learned.
+    half_life : float or timedelta, optional
+        After how many samples the weight of a sample is halved, at least 0.1; or after which time.
+        It can be combined with a window.
 
     Raises
     ------
@@ -82,6 +91,10 @@ class StreamingThresholds(Stateful, Cloned):
     same happens when rounding errors unsort the thresholds of a convex loss.
 
     Any thread may call any method at any time: calls run one after the other.
+
+    Where ``window`` or ``half_life`` is a timedelta, each sample has a time ``t``, as for
+    `IsotonicCalibrator`: older samples age when it is learned, and a time that goes back counts as
+    equal to that of the newest sample.
 
     Integer weights and losses give exact sums, and then the thresholds do not depend on the order
     of the samples, even where several cost the same. Other sums are added along a balanced tree;
@@ -114,23 +127,26 @@ class StreamingThresholds(Stateful, Cloned):
         n_labels: int,
         loss: TaskLossName | TaskLoss = "absolute",
         *,
-        window: int | None = None,
-        half_life: float | None = None,
+        window: int | timedelta | None = None,
+        half_life: float | timedelta | None = None,
     ):
         check_n_labels(n_labels)
-        check_count(window, "window", optional=True)
-        check_half_life(half_life)
+        check_window(window)
+        check_forgetting(half_life)
         self.n_labels = n_labels
         self.loss = loss
         self.window = window
         self.half_life = half_life
         self._loss = get_task(loss)
+        self.needs_time = isinstance(window, timedelta) or isinstance(half_life, timedelta)
         few = not self._loss.is_convex(n_labels) and n_labels <= MOST_LABELS
         kind: type[LabelIndex] = MinPlus if few else PrefixExtrema
         self._index = kind(
             costs=np.ascontiguousarray(self._loss.table(n_labels).T),
-            window=window or 0,
-            rate=growth_per_sample(half_life),
+            window=0 if window is None or isinstance(window, timedelta) else window,
+            rate=growth_per_sample(in_samples(half_life)),
+            half_life=in_seconds(half_life),
+            time_window=in_seconds(window) if isinstance(window, timedelta) else 0.0,
         )
         # The last solution from scratch, and the number of changes before it.
         self._last_solve: tuple[int, _Optimum] | None = None
@@ -152,7 +168,7 @@ class StreamingThresholds(Stateful, Cloned):
         """Number of distinct scores held."""
         return self._index.n_scores
 
-    def learn_one(self, score: float, y: int, w: float = 1.0) -> None:
+    def learn_one(self, score: float, y: int, w: float = 1.0, *, t: Time | None = None) -> None:
         """Learn a sample; O(K log n_scores).
 
         Parameters
@@ -163,6 +179,9 @@ class StreamingThresholds(Stateful, Cloned):
             The label, from 1 to ``n_labels``.
         w : float
             The weight, from 1e-60 to 1e60.
+        t : datetime or float
+            The time, if ``window`` or ``half_life`` is a timedelta: a `datetime` or seconds. One
+            before that of the newest sample counts as equal to it.
 
         Raises
         ------
@@ -171,6 +190,15 @@ class StreamingThresholds(Stateful, Cloned):
         TypeError
             If an argument is not a number; nothing is learned.
         """
+        if self.needs_time:
+            seconds, kind = self._read_time(t)
+            if kind != self._kind:  # the first time
+                do_all(*self.learn_steps(score, y, w, t))
+                return
+            plain = type(score) is type(w) is float and type(y) is int
+            if not (plain and self._index.learn(score, y - 1.0, w, seconds)):
+                self._index.learn(*self._as_sample(score, y, w), seconds)
+            return
         try:
             learned = self._index.learn(score, y - 1.0, w)
         except (TypeError, ValueError, OverflowError):
@@ -178,9 +206,13 @@ class StreamingThresholds(Stateful, Cloned):
         if not learned:  # not plain floats: convert or raise
             self._index.learn(*self._as_sample(score, y, w))
 
-    def learn_steps(self, score: float, y: int, w: float) -> tuple[Step, ...]:
+    def learn_steps(
+        self, score: float, y: int, w: float, t: Time | None = None
+    ) -> tuple[Step, ...]:
         """Return what learns a sample, as `learn_one` does, for `do_all`."""
-        return (partial(self._index.learn, *self._as_sample(score, y, w)),)
+        moment = self._read_time(t)
+        learn = partial(self._index.learn, *self._as_sample(score, y, w), moment.seconds)
+        return learn, *self._kind_steps(moment.kind)
 
     def unlearn_one(self, score: float, y: int, w: float = 1.0) -> None:
         """Remove a sample that was learned with the same arguments; O(K log n_scores).
@@ -214,9 +246,12 @@ class StreamingThresholds(Stateful, Cloned):
             raise ValueError(f"`y` must be an int from 1 to {self.n_labels}, got {y}")
         return number, rank - 1.0, weight
 
-    def learn_many(self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    def learn_many(
+        self, scores: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, *, t: Any = None
+    ) -> None:
         """Learn samples in the order given; arrays of shape ``(n_samples,)``.
 
+        ``t`` has a time for each sample, where they are needed.
         O(n_samples log n_scores + K n_scores).
 
         Raises
@@ -228,7 +263,12 @@ class StreamingThresholds(Stateful, Cloned):
         ranks, _ = as_ranks(y, self.n_labels)
         check_same_length(ranks, len(vector), "y")
         weights = as_weights(w, len(vector))
-        self._index.learn_many(vector, ranks.astype(np.float64), weights)
+        times = self._read_times(t, len(vector))
+        learn = partial(self._index.learn_many, vector, ranks.astype(np.float64), weights)
+        if times is None:
+            learn()
+        else:
+            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
 
     def predict_one(self, score: float) -> int | None:
         """Return the label of a score; None before anything is learned; O(K + log K log n_scores).
@@ -341,6 +381,7 @@ class StreamingThresholds(Stateful, Cloned):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         fields, arrays = self._index.state()
+        fields |= self._freeze_clock(fields.get("now", math.nan))
         if self.n_labels > LABELS_OF_SMALL_TABLES:
             arrays["table"] = self._index.table()
         return fields, arrays
@@ -355,10 +396,11 @@ class StreamingThresholds(Stateful, Cloned):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         weights = array_of(arrays, "weights", None, self.n_labels)
-        scores, counts, queue = read_index(arrays, weights.T, self.window)
+        now = self._thaw_clock(fields)
+        scores, counts, queue = read_index(arrays, weights.T, self.window, now)
         growth = as_float(fields["growth"], "growth", 2.0**-200, LARGEST_GROWTH)
         for some in (weights, queue[:, 1]):
             require(((some >= 0.0) & (some < MOST_WEIGHT)).all(), "weights must not be negative")
         require(np.isin(queue[:, 2], np.arange(self.n_labels)).all(), "the queue must hold labels")
         check_held(queue, scores, counts)
-        self._index.restore({"growth": growth}, arrays)
+        self._index.restore({"growth": growth, "now": now}, arrays)

@@ -48,7 +48,6 @@ from streamcal.wrappers._sampling import (
     rate_of,
     rates_of,
 )
-from streamcal.wrappers._time import check_time_feature, time_of, times_of
 from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
@@ -73,6 +72,7 @@ from streamcal.wrappers.strategies import (
     as_rows,
     make_strategy,
 )
+from streamcal.wrappers.times import check_time_feature, time_of, times_of
 
 OnDrift = Literal["shrink", "reset", "none"]
 _ON_DRIFT: tuple[OnDrift, ...] = get_args(OnDrift)

@@ -19,7 +19,6 @@ from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.notebook.card import card
-from streamcal.wrappers._time import check_time_feature, time_of, times_of
 from streamcal.wrappers.checks import (
     add_batch_weights,
     as_batch_weights,
@@ -30,6 +29,7 @@ from streamcal.wrappers.checks import (
 )
 from streamcal.wrappers.routing import AnyRegressor, BatchRouting, Features
 from streamcal.wrappers.snapshot import ModelSnapshot
+from streamcal.wrappers.times import check_time_feature, time_of, times_of
 
 
 class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBatchRegressor):

@@ -12,17 +12,23 @@ from streamcal.wrappers.routing import name_of
 ReadTimes = Callable[[Any, int], Times | None]
 
 
-def check_time_feature(time: Any, calibrator: Any) -> None:
-    """Raise unless this is the name of the feature with the time, and a calibrator needs it."""
+_A_CALIBRATOR = (
+    "the calibrator forgets by time, as PlattCalibrator(half_life=timedelta(days=7)) does"
+)
+
+
+def check_time_feature(time: Any, learner: Any, unless: str = _A_CALIBRATOR) -> None:
+    """Raise unless this is the name of the feature with the time, and a learner needs it.
+
+    ``unless`` says for the message when it does.
+    """
     if time is None:
         return
     if not isinstance(time, str):
         raise TypeError(f"`time` must be the name of a feature or None, got {time!r}")
-    if not calibrator.needs_time:
+    if not learner.needs_time:
         raise ValueError(
-            "`time` must be None unless the calibrator forgets by time, as"
-            " PlattCalibrator(half_life=timedelta(days=7)) does,"
-            f" got {time!r} with {name_of(calibrator)}"
+            f"`time` must be None unless {unless}, got {time!r} with {name_of(learner)}"
         )
 
 
