@@ -29,6 +29,7 @@ from streamcal import (
     VennAbersCalibrator,
     calibration,
 )
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from tests import WITHOUT_BYTE_CODE
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
@@ -49,8 +50,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "HedgedCalibrator()": HedgedCalibrator,
     "TopLabelCalibrator()": TopLabelCalibrator,
     'SegmentCalibrator(["a", "b"])': lambda: SegmentCalibrator(["a", "b"]),
+    "AuditedCalibrator()": AuditedCalibrator,
+    "PriorShiftCalibrator()": PriorShiftCalibrator,
 }
-LARGE = ("HedgedCalibrator", "TopLabelCalibrator", "SegmentCalibrator")  # they contain a hedge
+LARGE = ("Hedged", "TopLabel", "Segment", "Audited", "PriorShift")  # they contain a hedge
 
 
 def taught(calibrator: Any) -> Any:
@@ -61,6 +64,8 @@ def taught(calibrator: Any) -> Any:
             calibrator.learn_one(raw, ("low", "mid", "top")[i % 3])
         elif isinstance(calibrator, SegmentCalibrator):
             calibrator.learn_one(score, y, x={"a": i % 7, "b": i % 40})
+        elif isinstance(calibrator, AuditedCalibrator):
+            calibrator.learn_one(score, y, propensity=0.5)
         else:
             calibrator.learn_one(score, y)
     return calibrator
