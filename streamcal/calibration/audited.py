@@ -131,7 +131,7 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         prototype = HedgedCalibrator() if calibrator is None else calibrator
         check_calibrator(prototype, fields=True)
         self.calibrator = calibrator
-        self.floor = as_within(floor, "floor", "(0, 1]")
+        self.floor: float = as_within(floor, "floor", "(0, 1]")
         self.fields = tuple(prototype.fields)
         if prototype.needs_time:
             self.needs_time = True

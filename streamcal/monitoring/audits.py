@@ -121,14 +121,14 @@ class AuditSampler(Locked, Stateful):
         fields: Sequence[str] = (),
         remember: int = 10_000,
     ) -> None:
-        self.rate = as_within(rate, "rate", "(0, 1]")
-        self.secret = _as_secret(secret)
+        self.rate: float = as_within(rate, "rate", "(0, 1]")
+        self.secret: str = _as_secret(secret)
         self.floor = None if floor is None else as_within(floor, "floor", "(0, 1]")
         self._floor = self.rate / 2.0 if self.floor is None else self.floor
         if self._floor > self.rate:
             raise ValueError(f"`floor` must be at most `rate`, {rate}, got {floor}")
-        self.threshold = as_within(threshold, "threshold", "(0, 1)")
-        self.fields = check_fields(fields) if fields else ()
+        self.threshold: float = as_within(threshold, "threshold", "(0, 1)")
+        self.fields: tuple[str, ...] = check_fields(fields) if fields else ()
         check_count(remember, "remember")
         self.remember = remember
         self._hash_key = hashlib.sha256(secret.encode()).digest()
@@ -137,8 +137,8 @@ class AuditSampler(Locked, Stateful):
         # Of each field: how many decisions had a value.
         self._counts: list[dict[Any, int]] = [{} for _ in self.fields]
         self._audits: dict[Any, Audit] = {}
-        self.n_samples = 0
-        self.n_asked = 0
+        self.n_samples: int = 0
+        self.n_asked: int = 0
 
     def audit_one(self, key: Any, p: float, x: Mapping[str, Any] | None = None) -> Audit:
         """Return whether to ask for the label of a decision, and the propensity.
