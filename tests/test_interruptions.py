@@ -30,7 +30,7 @@ from streamcal import (
     VoteClassifier,
 )
 from streamcal._state import Stateful
-from streamcal.calibration import AuditedCalibrator, hedged
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator, hedged
 from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store
 from tests import programs
 from tests.fixed_model import FixedModel
@@ -43,6 +43,7 @@ LOOPS: dict[type, tuple[str, ...]] = {
     VennAbersCalibrator: ("_learn_isotonic_many",),
     AnytimeCalibrator: ("_learn_isotonic_many",),
     AuditedCalibrator: ("learn_many",),
+    PriorShiftCalibrator: ("learn_many",),
     KeyedCalibrator: ("learn_many",),
 }
 CLASSES = sorted(programs.cases().keys() - {Store}, key=lambda kind: kind.__name__)
