@@ -462,7 +462,7 @@ def test_every_learner_has_a_home() -> None:
                 if not thing.__name__.startswith("_") and thing.__module__ == module.name:
                     own[thing.__name__] = module.name
     abstract = {"CodedMetric", "CompiledCalibrator", "LinearRanker", "ProbabilityCalibrator"}
-    abstract |= {"Betting", "RankLearner", "Stateful"}
+    abstract |= {"Betting", "RankLearner", "Stateful", "TwoMaps"}
     known = _state.stateful.homes()
     assert {name: own[name] for name in own if known.get(name) != own[name]}.keys() == abstract
 

@@ -20,14 +20,12 @@ what they predicted for a sample of all samples.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal._frames import like_given
-from streamcal._locked import Locked
-from streamcal._state import Arrays, Fields, fill, nested, prefixed, without_prefix
 from streamcal._validation import (
     SMALLEST,
     as_number,
@@ -39,33 +37,15 @@ from streamcal._validation import (
     check_same_length,
 )
 from streamcal._whole import Step, do_all
-from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
-from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.mixture import Mixture
-from streamcal.calibration.probability import ProbabilityCalibrator, as_label
-from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
-from streamcal.kernels.expert import Expert
-from streamcal.notebook.shape import Samples, Shape
-
-_NAMES = ("all labels, corrected", "by propensity")
-_CLONES = ("alike", "corrected", "weighted")
-_CLIP = 1e-6  # predictions are clipped to [_CLIP, 1 − _CLIP]
-_SHARES = (0.0, 0.001, 0.01)
+from streamcal.calibration.probability import as_label
+from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.calibration.two_maps import TwoMaps
 
 
-class _Tickets(NamedTuple):
-    """What was served: the answer of all labels alike, and the tickets of all parts."""
-
-    p: float
-    alike: Ticket | None
-    corrected: Ticket | None
-    weighted: Ticket | None
-    mixed: Ticket
-
-
-class AuditedCalibrator(Locked, ProbabilityCalibrator):
+class AuditedCalibrator(TwoMaps):
     """Calibrate for all samples, where some are labelled with a known probability.
 
     Parameters
@@ -124,33 +104,17 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
     0.5
     """
 
-    makes_tickets = True
     needs_propensity = True
+    _map_names = ("all labels, corrected", "by propensity")
+    _clone_names = ("alike", "corrected", "weighted")
+    _alike: Calibrator
+    _corrected: Calibrator
+    _weighted: Calibrator
 
     def __init__(self, calibrator: Calibrator | None = None, *, floor: float = 0.01) -> None:
-        prototype = HedgedCalibrator() if calibrator is None else calibrator
-        check_calibrator(prototype, fields=True)
+        self._clone(calibrator)
         self.calibrator = calibrator
         self.floor: float = as_within(floor, "floor", "(0, 1]")
-        self.fields = tuple(prototype.fields)
-        if prototype.needs_time:
-            self.needs_time = True
-        self._alike, self._corrected = prototype.clone(), prototype.clone()
-        self._weighted = prototype.clone()
-        for own in (self._alike, self._corrected, self._weighted):
-            own._look_for_no_bursts()  # the mixture would learn one by one beside them
-        self._mixture = Mixture([Expert()] * 2, _SHARES, np.array([0.5, 0.5]), _CLIP, -1)
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples have been learned; a group counts as one."""
-        return self._mixture.n_samples
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weights of the two calibrators; they sum to 1."""
-        with self._mutex:
-            return dict(zip(_NAMES, self._mixture.weights, strict=True))
 
     # One sample -----------------------------------------------------------------------------------
 
@@ -181,12 +145,7 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
             corrected, of_corrected = self._corrected.serve_one(self._checked(alike), **given)
             weighted, of_weighted = self._weighted.serve_one(p, **given)
             answers = self._checked(corrected), self._checked(weighted)
-            value = self._mixed(p, answers)
-            rows = np.asarray(self._mixture.kernel.rows()) @ np.array(answers)
-            mixed = self.n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
-            own = (each and tuple(each) for each in (of_alike, of_corrected, of_weighted))
-            parts = (alike, *own, mixed)
-        return Prediction(value, Ticket(parts))
+            return self._served(p, alike, answers, of_alike, of_corrected, of_weighted)
 
     def learn_one(
         self,
@@ -240,21 +199,19 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         part = self._part(weight, self._read_propensity(context.propensity))
         kind = self._read_time(context.t).kind
         given = self._given_x(context.x)
+        q = self._answer_alike(p, given)
+        current = np.array(self._answers(q, p, given))
         if context.ticket is None:
-            q = self._answer_alike(p, given)
-            known = _Tickets(q, None, None, None, Ticket())
-            current = self._answers(q, p, given)
-            learn = self._mixture.learn_steps(label, part, current=np.array(current))
+            known = self._without_tickets(q)
+            learn = self._mixture.learn_steps(label, part, current=current)
         else:
             known = self._read_ticket(context.ticket)
-            now = self._answers(self._answer_alike(p, given), p, given)
-            learn = self._mixture.learn_steps(label, part, known.mixed, current=np.array(now))
+            learn = self._mixture.learn_steps(label, part, known.mixed, current=current)
+        alike, corrected, weighted = map(context.with_ticket, known.own)
         return [
-            *self._alike._learn_steps(p, label, weight, context.with_ticket(known.alike)),
-            *self._corrected._learn_steps(
-                known.p, label, part, context.with_ticket(known.corrected)
-            ),
-            *self._weighted._learn_steps(p, label, part, context.with_ticket(known.weighted)),
+            *self._alike._learn_steps(p, label, weight, alike),
+            *self._corrected._learn_steps(known.moved, label, part, corrected),
+            *self._weighted._learn_steps(p, label, part, weighted),
             *learn,
             *self._kind_steps(kind),
         ]
@@ -275,44 +232,6 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
         """Return the two probabilities of a score, whose probability by all labels is known."""
         corrected = self._corrected.predict_one(alike, **given)
         return self._checked(corrected), self._checked(self._weighted.predict_one(p, **given))
-
-    def _mixed(self, p: float, answers: tuple[float, float]) -> float:
-        """Return the mixture of two probabilities of a score; before the first label, the score."""
-        if not self.n_samples:
-            return p
-        mean = self._mixture.kernel.mixture_of(answers)
-        return min(max(mean, _CLIP), 1.0 - _CLIP)  # it is rounded
-
-    def _checked(self, answer: float) -> float:
-        """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
-        if answer != answer:
-            raise ValueError(f"`calibrator` must predict numbers, got NaN from {self._alike!r}")
-        return answer
-
-    def _read_ticket(self, ticket: Any) -> _Tickets:
-        """Return the tickets of the parts, or raise."""
-        check_ticket_type(ticket)
-        try:
-            p, *own, mixed = ticket
-            alike, corrected, weighted = (each and Ticket(each) for each in own)
-            known = _Tickets(as_probability(p), alike, corrected, weighted, Ticket(mixed))
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"`ticket` must be a ticket of this calibrator's `serve_one`, got {ticket!r}"
-            ) from None
-        self._mixture.read(known.mixed)
-        clones = self._alike, self._corrected, self._weighted
-        for clone, of_clone in zip(clones, (alike, corrected, weighted), strict=True):
-            if of_clone is not None:
-                clone._check_ticket(of_clone)
-        return known
-
-    def _check_ticket(self, ticket: Any) -> None:
-        with self._mutex:
-            self._read_ticket(ticket)
-
-    def _check_fields(self, x: Any) -> None:
-        self._alike._check_fields(x)
 
     # Many samples ---------------------------------------------------------------------------------
 
@@ -415,49 +334,30 @@ class AuditedCalibrator(Locked, ProbabilityCalibrator):
             )
             for p, c in zip(scores_of, rows, strict=True)
         ]
-        alike, *own, mixed = zip(*served, strict=True)
+        alike, own, mixed = zip(*served, strict=True)
+        tickets_of = zip(*own, strict=True)
         steps: list[Step] = []
-        for clone, of_scores, v, tickets in (
-            (self._alike, vector, weight, own[0]),
-            (self._corrected, np.array(alike), part, own[1]),
-            (self._weighted, vector, part, own[2]),
+        for clone, of_scores, v, tickets in zip(
+            self._clones,
+            (vector, np.array(alike), vector),
+            (weight, part, part),
+            tickets_of,
+            strict=True,
         ):
             steps += clone._group_steps(of_scores, labels, v, contexts._replace(ticket=tickets))
         current = np.full(2, 0.5)  # not used: all rows were served
         steps += self._mixture.group_steps(labels.tolist(), part, mixed, current=current)
         return [*steps, *self._kind_steps(kind)]
 
-    # Shown and saved ------------------------------------------------------------------------------
+    # Shown ------------------------------------------------------------------------------
 
     def _facts(self) -> dict[str, Any]:
         return {"floor": self.floor}
-
-    def _weights_shown(self) -> dict[str, float]:
-        return self.weights
-
-    def _shape(self) -> Shape:
-        return self._alike._shape() if self.fields else super()._shape()
-
-    def _kept_scores(self) -> Samples:
-        return self._alike._kept_scores()
 
     def _describe(self) -> NoReturn:
         raise TypeError(
             "`export` can't bound the error of an AuditedCalibrator, whose map is a map of a map"
         )
-
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        with self._mutex:
-            of_mixture, arrays, _ = self._mixture.freeze()
-            own = {name: nested(getattr(self, f"_{name}")) for name in _CLONES}
-        fields = {"mixture": of_mixture, **self._freeze_kind()}
-        return fields, {**prefixed("mixture", arrays), **own}
-
-    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        for name in _CLONES:
-            fill(getattr(self, f"_{name}"), arrays, name)
-        self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
-        self._thaw_kind(fields)
 
 
 def as_propensity(propensity: Any, floor: float) -> float:

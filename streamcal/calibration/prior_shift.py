@@ -22,37 +22,26 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal._locked import Locked
 from streamcal._state import (
     Arrays,
     Fields,
     array_of,
     as_float,
     as_int,
-    fill,
-    nested,
     prefixed,
     require,
     without_prefix,
 )
 from streamcal._validation import as_probability, as_weight
 from streamcal._whole import Step, do_all
-from streamcal.calibration.base import Calibrator, check_calibrator
+from streamcal.calibration.base import Calibrator
 from streamcal.calibration.clock import Time
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
-from streamcal.calibration.hedged import HedgedCalibrator
-from streamcal.calibration.mixture import Mixture
-from streamcal.calibration.probability import ProbabilityCalibrator, as_label
-from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
+from streamcal.calibration.probability import as_label
+from streamcal.calibration.tickets import Prediction, Ticket
+from streamcal.calibration.two_maps import CLIP, TwoMaps
 from streamcal.isotonic.staircase import isotonic_fit
-from streamcal.kernels.expert import Expert
 from streamcal.kernels.state_bytes import are_within
-from streamcal.notebook.shape import Samples, Shape
-
-_NAMES = ("scores", "corrected scores")
-_CLONES = ("plain", "corrected")
-_CLIP = 1e-6  # predictions are clipped to [_CLIP, 1 − _CLIP]
-_SHARES = (0.0, 0.001, 0.01)
 
 # Scores are counted in bins of their log odds.
 _WIDTH, _LARGEST = 0.25, 14.0
@@ -88,7 +77,7 @@ def _shares_from(base: float) -> tuple[NDArray[np.float64], ...]:
 
 def _bin_of(p: float) -> int:
     """Return the bin of a score."""
-    log_odds = _logit(min(max(p, _CLIP), 1.0 - _CLIP))
+    log_odds = _logit(min(max(p, CLIP), 1.0 - CLIP))
     return int((log_odds + _LARGEST) / _WIDTH)
 
 
@@ -191,7 +180,7 @@ def _fitted(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     totals, ones = counts.sum(axis=0), counts[1]
     total = float(totals.sum())
     base = (float(ones.sum()) + 1.0) / (total + 2.0)
-    base = min(max(base, _CLIP), 1.0 - _CLIP)
+    base = min(max(base, CLIP), 1.0 - CLIP)
     bins = np.flatnonzero(totals > _EMPTY * total)
     if not len(bins):
         return np.full(_BINS, base), base
@@ -208,16 +197,7 @@ def _shift_of(weights: NDArray[np.float64], base: float) -> float:
     return _logit(min(max(share, 1e-9), 1.0 - 1e-9)) - _logit(base)
 
 
-class _Tickets(NamedTuple):
-    """What was served: the corrected score, and the tickets of all parts."""
-
-    moved: float
-    plain: Ticket | None
-    corrected: Ticket | None
-    mixed: Ticket
-
-
-class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
+class PriorShiftCalibrator(TwoMaps):
     """Follow a change of the share of ones by the scores, before late labels show it.
 
     Parameters
@@ -283,37 +263,21 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
     0.1
     """
 
-    makes_tickets = True
+    _map_names = ("scores", "corrected scores")
+    _clone_names = ("plain", "corrected")
+    _plain: Calibrator
+    _corrected: Calibrator
 
     def __init__(self, calibrator: Calibrator | None = None) -> None:
-        prototype = HedgedCalibrator() if calibrator is None else calibrator
-        check_calibrator(prototype, fields=True)
+        self._clone(calibrator)
         self.calibrator = calibrator
-        self.fields = tuple(prototype.fields)
-        if prototype.needs_time:
-            self.needs_time = True
-        self._plain, self._corrected = prototype.clone(), prototype.clone()
-        for own in (self._plain, self._corrected):
-            own._look_for_no_bursts()  # the mixture would learn one by one beside them
         self._shares = SharesOfOnes.initial()
-        self._mixture = Mixture([Expert()] * 2, _SHARES, np.array([0.5, 0.5]), _CLIP, -1)
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples have been learned; a group counts as one."""
-        return self._mixture.n_samples
 
     @property
     def prior(self) -> float | None:
         """The share of ones among the last scores; None before 100 labels."""
         shares = self._shares
         return shares.now if shares.is_fitted else None
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weights of the two calibrators; they sum to 1."""
-        with self._mutex:
-            return dict(zip(_NAMES, self._mixture.weights, strict=True))
 
     # One sample -----------------------------------------------------------------------------------
 
@@ -350,10 +314,7 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
         plain, of_plain = self._plain.serve_one(p, **given)
         corrected, of_corrected = self._corrected.serve_one(moved, **given)
         answers = self._checked(plain), self._checked(corrected)
-        rows = np.asarray(self._mixture.kernel.rows()) @ np.array(answers)
-        mixed = self.n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
-        own = (each and tuple(each) for each in (of_plain, of_corrected))
-        return Prediction(self._mixed(p, answers), Ticket((moved, *own, mixed)))
+        return self._served(p, moved, answers, of_plain, of_corrected)
 
     def learn_one(
         self,
@@ -405,15 +366,15 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
         shares = self._shares
         current = np.array(self._answers(p, self._given_x(context.x)))
         if context.ticket is None:
-            known = _Tickets(shares.move(p), None, None, Ticket())
+            known = self._without_tickets(shares.move(p))
             learn = self._mixture.learn_steps(label, weight, current=current)
             shares = shares.after_score(p)
         else:
             known = self._read_ticket(context.ticket)
             learn = self._mixture.learn_steps(label, weight, known.mixed, current=current)
-        corrected = context.with_ticket(known.corrected)
+        plain, corrected = map(context.with_ticket, known.own)
         return [
-            *self._plain._learn_steps(p, label, weight, context.with_ticket(known.plain)),
+            *self._plain._learn_steps(p, label, weight, plain),
             *self._corrected._learn_steps(known.moved, label, weight, corrected),
             *learn,
             partial(setattr, self, "_shares", shares.after_label(p, label, weight)),
@@ -424,43 +385,6 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
         """Return the two probabilities of a score."""
         corrected = self._corrected.predict_one(self._shares.move(p), **given)
         return self._checked(self._plain.predict_one(p, **given)), self._checked(corrected)
-
-    def _mixed(self, p: float, answers: tuple[float, float]) -> float:
-        """Return the mixture of two probabilities of a score; before the first label, the score."""
-        if not self.n_samples:
-            return p
-        mean = self._mixture.kernel.mixture_of(answers)
-        return min(max(mean, _CLIP), 1.0 - _CLIP)  # it is rounded
-
-    def _checked(self, answer: float) -> float:
-        """Return an answer of a clone, or raise if it is NaN, which would stay in the weights."""
-        if answer != answer:
-            raise ValueError(f"`calibrator` must predict numbers, got NaN from {self._plain!r}")
-        return answer
-
-    def _read_ticket(self, ticket: Any) -> _Tickets:
-        """Return the tickets of the parts, or raise."""
-        check_ticket_type(ticket)
-        try:
-            moved, plain, corrected, mixed = ticket
-            of_plain, of_corrected = (each and Ticket(each) for each in (plain, corrected))
-            known = _Tickets(as_probability(moved), of_plain, of_corrected, Ticket(mixed))
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"`ticket` must be a ticket of this calibrator's `serve_one`, got {ticket!r}"
-            ) from None
-        self._mixture.read(known.mixed)
-        for name, of_clone in zip(_CLONES, (known.plain, known.corrected), strict=True):
-            if of_clone is not None:
-                getattr(self, f"_{name}")._check_ticket(of_clone)
-        return known
-
-    def _check_ticket(self, ticket: Any) -> None:
-        with self._mutex:
-            self._read_ticket(ticket)
-
-    def _check_fields(self, x: Any) -> None:
-        self._plain._check_fields(x)
 
     def _has_open_burst(self) -> bool:
         return self._shares.is_fitted  # then a score that is served counts
@@ -519,12 +443,11 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
                 shares = shares.after_score(p)
             served.append(self._read_ticket(ticket))
             shares = shares.after_label(p, label, part)
-        moved, plain, corrected, mixed = zip(*served, strict=True)
+        moved, tickets_of, mixed = zip(*served, strict=True)
         steps: list[Step] = []
-        for clone, of_scores, own in (
-            (self._plain, vector, plain),
-            (self._corrected, np.array(moved), corrected),
-        ):
+        tickets = zip(*tickets_of, strict=True)
+        of_clones = zip(self._clones, (vector, np.array(moved)), tickets, strict=True)
+        for clone, of_scores, own in of_clones:
             steps += clone._group_steps(of_scores, labels, weight, contexts._replace(ticket=own))
         current = np.full(2, 0.5)  # not used: all rows were served
         steps += self._mixture.group_steps(labels.tolist(), weight, mixed, current=current)
@@ -537,15 +460,6 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
         prior = self.prior
         return {} if prior is None else {"prior": prior}
 
-    def _weights_shown(self) -> dict[str, float]:
-        return self.weights
-
-    def _shape(self) -> Shape:
-        return self._plain._shape() if self.fields else super()._shape()
-
-    def _kept_scores(self) -> Samples:
-        return self._plain._kept_scores()
-
     def _describe(self) -> NoReturn:
         raise TypeError(
             "`export` can't follow a PriorShiftCalibrator, whose map changes with each score"
@@ -553,27 +467,22 @@ class PriorShiftCalibrator(Locked, ProbabilityCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            of_mixture, arrays, _ = self._mixture.freeze()
-            own = {name: nested(getattr(self, f"_{name}")) for name in _CLONES}
+            fields, arrays = super()._freeze()
             shares = self._shares
         of_shares = {"n_labels": shares.n_labels, "base": shares.base}
-        fields = {"mixture": of_mixture, "shares": of_shares, **self._freeze_kind()}
         known = {"counts": shares.counts, "of_bins": shares.of_bins, "weights": shares.weights}
-        return fields, {**prefixed("mixture", arrays), **prefixed("shares", known), **own}
+        return {**fields, "shares": of_shares}, {**arrays, **prefixed("shares", known)}
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        for name in _CLONES:
-            fill(getattr(self, f"_{name}"), arrays, name)
-        self._mixture.thaw(fields["mixture"], without_prefix("mixture", arrays))
+        super()._thaw(fields, arrays)
         self._shares = _read_shares(fields["shares"], without_prefix("shares", arrays))
-        self._thaw_kind(fields)
 
 
 def _read_shares(fields: Any, arrays: Arrays) -> SharesOfOnes:
     """Return what is known of the share of ones from a state, or raise."""
     require(isinstance(fields, dict), "shares must have fields")
     n_labels = as_int(fields["n_labels"], "n_labels")
-    base = as_float(fields["base"], "base", _CLIP, 1.0 - _CLIP)
+    base = as_float(fields["base"], "base", CLIP, 1.0 - CLIP)
     counts = array_of(arrays, "counts", 2, _BINS)
     of_bins = array_of(arrays, "of_bins", _BINS)
     weights = array_of(arrays, "weights", len(_RATES), len(_CHANGES))
