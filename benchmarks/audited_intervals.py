@@ -19,6 +19,7 @@ Var(p) / Var(y).
 import argparse
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,10 +114,10 @@ def draw(seed: int, n: int, spread: float, by_score: bool) -> dict[str, Found]:
     for name, (loss, top) in MEANS.items():
         values, means = loss(p, y), loss(p, q)
         ever = np.cumsum(means) / np.arange(1, n + 1)
-        make = lambda top=top: AuditedMean(0.1, high=top, floor=0.02)  # noqa: E731
+        make = partial(AuditedMean, 0.1, high=top, floor=0.02)
         measure(name, make, loss(p, p), values, values.mean(), ever)
     for name in RATIOS:
-        make = lambda name=name: AuditedMetric(name, 0.1, floor=0.02)  # noqa: E731
+        make = partial(AuditedMetric, name, 0.1, floor=0.02)
         measure(name, make, p, y, ratio_of(name, y, chosen)[-1], ratio_of(name, q, chosen))
     return found
 

@@ -17,7 +17,7 @@ import warnings
 os.environ["NML_DISABLE_USAGE_LOGGING"] = "1"
 warnings.simplefilter("ignore")
 
-import nannyml  # noqa: E402
+import nannyml  # noqa: E402  (when it is imported, logging and warnings must be off)
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 

@@ -444,6 +444,16 @@ def events(n: int) -> list[Event]:
     return made
 
 
+class Served:
+    """A sink that adds what it gets to a list."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+
+    def extend(self, _offset: int, p: Any) -> None:
+        self.values.extend(p.tolist())
+
+
 def test_a_run_goes_on_after_a_restart_as_if_there_had_been_none(tmp_path: Path) -> None:
     values: dict[str, list[float]] = {"whole": [], "parts": []}
     all_events = events(500)
@@ -452,8 +462,8 @@ def test_a_run_goes_on_after_a_restart_as_if_there_had_been_none(tmp_path: Path)
             with Store(tmp_path / f"{name}.db") as store:
                 keyed = KeyedCalibrator(PriorShiftCalibrator(PlattCalibrator()), store=store)
                 source = all_events[:end]
-                sink = lambda _, p, name=name: values[name].extend(p.tolist())  # noqa: E731
-                run(source, keyed, sink, store, batch_size=100, join=LabelJoin(1_000))
+                served = Served(values[name])
+                run(source, keyed, served.extend, store, batch_size=100, join=LabelJoin(1_000))
     np.testing.assert_array_equal(values["whole"], values["parts"])
 
 

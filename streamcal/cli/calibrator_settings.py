@@ -140,9 +140,7 @@ class Settings:
                 "--time needs a --half-life or --window that is a duration, such as --half-life 7d,"
                 f" got --time {columns.time} without one"
             )
-        for option, name in {"--score": columns.score, "--label": columns.label}.items():
-            if columns.time == name:
-                raise ValueError(f"--time must be another column than {option}, got {name!r}")
+        _check_other("--time", columns.time, columns)
 
     def _check_propensity(self, columns: Columns) -> None:
         """Raise ``ValueError`` if a propensity does not fit the other options."""
@@ -157,9 +155,7 @@ class Settings:
             )
         if columns.group is not None:
             raise ValueError("--group can't be used with --propensity")
-        for option, name in {"--score": columns.score, "--label": columns.label}.items():
-            if columns.propensity == name:
-                raise ValueError(f"--propensity must be another column than {option}, got {name!r}")
+        _check_other("--propensity", columns.propensity, columns)
 
     def make_calibrator(self, columns: Columns) -> "Calibrator":
         """Return a new calibrator; raise ``ValueError`` if a parameter is wrong."""
@@ -216,3 +212,10 @@ class Settings:
         from streamcal.losses.names import get_mean
 
         return Totals(get_mean(self.found_loss))
+
+
+def _check_other(option: str, name: str | None, columns: Columns) -> None:
+    """Raise ``ValueError`` if the column of an option is that of the scores or of the labels."""
+    for other, taken in {"--score": columns.score, "--label": columns.label}.items():
+        if name == taken:
+            raise ValueError(f"{option} must be another column than {other}, got {taken!r}")

@@ -18,7 +18,7 @@ from streamcal._advice import shown
 from streamcal._validation import check_count
 from streamcal.calibration.base import Calibrator, is_calibrator, show_calibrator
 from streamcal.durable.errors import StoreError
-from streamcal.durable.events import AUDITS, Events, reader_of
+from streamcal.durable.events import AUDITS, EventBatch, Events, reader_of
 from streamcal.durable.keyed import KeyedCalibrator, Vector
 from streamcal.durable.labels import JOIN, Event, LabelJoin
 from streamcal.durable.pace import Pace
@@ -308,10 +308,10 @@ class _Loop:
             return False
         self.at_boundary = False
         values = batch.predict_learn(self.keyed)
-        if self.events is None or self.events.sampler is None:
-            self.sink(self.offset, values)
+        if isinstance(batch, EventBatch) and batch.is_audited:
+            self.sink(self.offset, values, batch.asked)
         else:
-            self.sink(self.offset, values, batch.asked)  # type: ignore[attr-defined]
+            self.sink(self.offset, values)
         self.offset = batch.end
         self.at_boundary = True
         return True

@@ -111,6 +111,8 @@ class EventBatch:
 
     Attributes
     ----------
+    is_audited : bool
+        Whether there is a sampler.
     asked : ndarray of shape (n_events,), bool
         Which labels the sampler asks for; known after `predict_learn`.
     """
@@ -119,6 +121,7 @@ class EventBatch:
         self._all, self._offset = all_events, offset
         self._events, self._samples = events, samples
         self.end = offset + len(events)
+        self.is_audited = all_events.sampler is not None
         self.asked = np.zeros(len(events), np.bool_)
 
     def predict_learn(self, keyed: KeyedCalibrator) -> Vector:
