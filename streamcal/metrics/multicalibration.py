@@ -19,7 +19,6 @@ from streamcal.metrics.segment_errors import (
     MEAN_IF_CALIBRATED,
     Group,
     adjust,
-    as_category,
     encode,
     group_samples,
     measure,
