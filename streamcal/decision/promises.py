@@ -158,7 +158,7 @@ class ErrorBudget:
 
     def _counts_with_seen(self, confidence: float) -> Vector:
         at = int(_place(confidence))
-        counts = self.counts * np.array([[_DECAY], [_DECAY], [1.0], [1.0]])
+        counts: Vector = self.counts * np.array([[_DECAY], [_DECAY], [1.0], [1.0]])
         counts[_SEEN, at] += 1.0
         counts[_EXPECTED, at] += 1.0 - confidence
         return counts

@@ -380,12 +380,11 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         """Return the label that may be answered, and its probability; None if there is none."""
         if len(probabilities) < 2:
             return None, None
-        if self.metric == "accuracy":
-            label = max(probabilities, key=probabilities.__getitem__)
-        else:
-            found = (label for label in probabilities if label == self.pos_val)
-            if (label := next(found, None)) is None:
-                return None, None
+        label: ClfTarget | None = max(probabilities, key=probabilities.__getitem__)
+        if self.metric == "precision":
+            label = next((label for label in probabilities if label == self.pos_val), None)
+        if label is None:
+            return None, None
         return label, min(max(float(probabilities[label]), 0.0), 1.0)
 
     def _answer(
