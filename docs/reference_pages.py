@@ -83,6 +83,7 @@ TASKS = {
         "metrics.Multicalibration",
     ],
     "Draw calibration": ["plot.ReliabilityDisplay", "plot.MiscalibrationDisplay"],
+    "Draw how many answers are right": ["plot.AccuracyCoverageDisplay"],
     "Raise an alarm": [
         "monitoring.CalibrationTest",
         "monitoring.CalibrationDrift",
