@@ -242,9 +242,9 @@ def test_bad_input(arguments: Any, options: Any, message: str) -> None:
 
 def test_bad_models() -> None:
     with pytest.raises(ValueError, match=r"`models\['raw'\]` must be a pair \(y_true, y_prob\)"):
-        AccuracyCoverageDisplay.from_models({"raw": [0.2]})  # type: ignore[dict-item]
+        AccuracyCoverageDisplay.from_models({"raw": [0.2]})
     with pytest.raises(TypeError, match="`models` must be a mapping, such as"):
-        AccuracyCoverageDisplay.from_models([(Y, P)])  # type: ignore[arg-type]
+        AccuracyCoverageDisplay.from_models([(Y, P)])
     with pytest.raises(ValueError, match="`models` must hold at least one model, got none"):
         AccuracyCoverageDisplay.from_models({})
     with pytest.raises(ValueError, match="`curves` must hold at least one curve, got none"):

@@ -215,10 +215,10 @@ def _some_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def lowest_of(curves: Iterable[AccuracyCoverageCurve]) -> float:
     """Return where a picture of curves begins: at the left, where answers are few, it cuts them."""
-    values = [0.95]
+    values = [1.0]
     for curve in curves:
         shown = curve.coverage >= _SHOWN
         lines = (curve.accuracy, curve.expected, curve.lower)
         values += [float(line[shown].min()) for line in lines if line is not None]
         values += [] if curve.promise is None else [curve.promise.target]
-    return max(1.0 - 1.05 * (1.0 - min(values)), 0.0)
+    return max(1.0 - 1.05 * (1.0 - min(values)), 0.0) if min(values) < 1.0 else 0.95

@@ -201,7 +201,7 @@ def _curve_table(curve: AccuracyCoverageCurve) -> Table:
     header = ("Coverage, at most", "Expected", "Observed", "Low", "High")
     coverages = np.linspace(0.1, 1.0, 10).tolist()
     rows: tuple[Cells, ...] = tuple((f"{at:.1f}", *_numbers(curve, at)) for at in coverages)
-    return Table("coverage-numbers", f"The curve of {curve.name} in numbers", header, rows)
+    return Table("coverage-numbers", "The curve with a band in numbers", header, rows)
 
 
 def _numbers(curve: AccuracyCoverageCurve, coverage: float) -> tuple[float, ...]:

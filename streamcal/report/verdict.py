@@ -405,7 +405,8 @@ def promise_in_words(name: str, metric: str, promise: Promise, rows: str) -> str
     if not promise.n_answered:
         return f"By {name}, none of {rows} can be {goal}."
     # With one digit more than the distance of the target from 1 has.
-    digits = max(3, 1 - math.floor(math.log10(max(1.0 - promise.target, 1e-6))))
+    distance = max(1.0 - promise.target, 1e-6) if promise.target < 1.0 else 1e-3
+    digits = max(3, 1 - math.floor(math.log10(distance) + 1e-9))
     numbers = (promise.expected, promise.accuracy, *promise.interval(1.0 - LEVEL))
     expected, observed, low, high = (f"{number:.{digits}f}" for number in numbers)
     return (
