@@ -335,7 +335,7 @@ OF_TABLE = ["scores.csv", "--score", "raw", "--label", "y", "--prob", "p", "--at
         ([*OF_TABLE, "accuracy=nan"], "`--at-least accuracy` must lie in [0, 1], got"),
         ([*OF_TABLE, "accuracy=.9", "--at-least", "accuracy=.8"], "got 'accuracy' twice"),
         ([*OF_TABLE, "recall=.9"], "--at-least must be about accuracy or precision, got recall"),
-        ([*OF_TABLE, "acuracy=.9"], "did you mean 'accuracy'?"),
+        ([*OF_TABLE, "Accuracy=.9"], "did you mean 'accuracy'?"),
         ([*OF_TABLE, "accuracy=.9", "--loss", "poisson"], "--at-least does not go with --loss"),
         (
             ["scores.csv", "--label", "y", "--prob", "raw,p", "--at-least", "precision=.9"],

@@ -88,7 +88,9 @@ class AccuracyCoverageCurve:
     lower, upper : ndarray of shape (n_points,) or None
         The pointwise band of the accuracy.
     promise : Promise or None
-        What `streamcal.maximize` answers under the target, if there is one.
+        What `streamcal.maximize` answers under the target, if there is one: its ``target``,
+        ``coverage``, ``expected`` and observed ``accuracy``, the counts ``n_samples``,
+        ``n_answered`` and ``n_right``, and ``interval(level)`` of the true accuracy.
 
     Examples
     --------
