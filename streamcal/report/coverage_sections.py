@@ -130,9 +130,9 @@ def of_coverage(
     )
     if promises:
         text += (
-            " A promise is the least accuracy that answers are to have in expectation, or the least"
-            " precision that labels 1 are to have; as many as possible are given. It is broken, or"
-            f" kept, if the whole {100 - 100 * verdict.LEVEL:g} % interval is on one side of it."
+            " A promise is the accuracy that answers must have in expectation, at least, or the"
+            " precision of labels 1; as many as possible are given. It is broken, or kept, if the"
+            f" whole {100 - 100 * verdict.LEVEL:g} % interval is on one side of it."
         )
     tables = (_promise_table(promises),) if promises else ()
     return Section(

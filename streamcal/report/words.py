@@ -42,7 +42,7 @@ WORDS = (
     ("ECE", "expected calibration error: the mean gap of prediction and labels over bins."),
     (
         "Coverage",
-        "the share of samples that are answered, the surest first; the others are left to a person.",
+        "the share of samples that are answered, the surest first; a person decides the others.",
     ),
     ("AUC", "area under the ROC curve: how often a label 1 has the higher prediction. 1 is best."),
     (
