@@ -5,7 +5,7 @@
 Generated streams of four weeks, 5,000 samples a day in the mean. Traffic is
 
 * level: the same at all hours;
-* daily: a tenth as much at night as at noon;
+* daily: a twentieth as much at night as at noon;
 * weekly: daily, and 0.3 times as much on Saturday and Sunday;
 * growing: daily, and 5 % more every day;
 * bursts: daily, and in one hour of every fifth day ten times as much.

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from streamcal.decision import ReviewBudget
 from streamcal.decision import budget as module
+from tests.programs import cases
+from tests.test_interruptions import check_act
 
 DAY = 86_400.0
 NOON = datetime(2026, 3, 2, 12)
@@ -318,6 +320,20 @@ def test_days_that_may_be_forgotten_have_no_questions() -> None:
     assert budget.n_samples == before + 150
     assert fill(budget, DAY * 13) == 0
     assert fill(budget, DAY * 19) == 5
+
+
+def test_a_question_is_counted_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a worth, an answer and a day make room, too."""
+    monkeypatch.setattr(module, "_WINDOW", 5)
+    budget = ReviewBudget(2, remember=3)
+    for i in range(10):
+        budget.ask_one(i, i % 4, t=DAY * i)
+    for day in (1, 10):
+
+        def ask(_: Any, twin: ReviewBudget, held: list[Any], day: int = day) -> None:
+            twin.ask_one("new", 2.0, t=DAY * day)
+
+        check_act(cases()[ReviewBudget], ask, budget, [])
 
 
 def test_no_thread_asks_above_the_budget() -> None:
