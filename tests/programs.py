@@ -1417,7 +1417,7 @@ def _add_decisions() -> None:
         cost=6.0,
     )
 
-    def ask(draw: Draw, budget: Any, held: list[Any]) -> None:
+    def ask_person(draw: Draw, budget: Any, held: list[Any]) -> None:
         budget.ask_one(draw.pick(range(40)), float(draw.score()), t=draw.time())
 
     def ask_budget(budget: Any) -> Any:
@@ -1429,7 +1429,7 @@ def _add_decisions() -> None:
 
     CASES[decision.ReviewBudget] = Case(
         lambda draw: decision.ReviewBudget(draw.pick([1, 5, 1_000]), remember=draw.pick([1, 20])),
-        [ask],
+        [ask_person],
         ask_budget,
     )
 

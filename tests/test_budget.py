@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from streamcal.decision import ReviewBudget
 from streamcal.decision import budget as module
+from streamcal.monitoring import AuditSampler
 from tests.programs import cases
 from tests.test_interruptions import check_act
 
@@ -334,6 +335,20 @@ def test_a_question_is_counted_whole_or_not_at_all(monkeypatch: pytest.MonkeyPat
             twin.ask_one("new", 2.0, t=DAY * day)
 
         check_act(cases()[ReviewBudget], ask, budget, [])
+
+
+def test_labels_of_a_budget_and_of_audits_average_to_all() -> None:
+    """With the propensity 1 of what the budget asks, as the page about some labels says."""
+    rng, excess, variance = np.random.default_rng(5), 0.0, 0.0
+    for draw in range(20):
+        budget, sampler = ReviewBudget(per_day=30), AuditSampler(0.1, secret=str(draw))
+        for i, p in enumerate(rng.beta(0.5, 0.5, 1_000).tolist()):
+            asked = budget.ask_one(i, min(p, 1.0 - p), t=300.0 * i)
+            ask, propensity = (True, 1.0) if asked else sampler.audit_one(i, p)
+            y = rng.random() < p
+            excess += y * (ask / propensity - 1.0)
+            variance += y * (1.0 / propensity - 1.0)
+    assert abs(excess) < 3.0 * math.sqrt(variance)
 
 
 def test_no_thread_asks_above_the_budget() -> None:

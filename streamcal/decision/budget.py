@@ -108,7 +108,10 @@ class ReviewBudget(Timed, Locked, Stateful):
 
     The day is the one that ``t`` shows: of a datetime with a zone the day there, of seconds the day
     in UTC. Days with a change of the clock have 23 or 25 hours and the same budget. The eight
-    latest days are remembered; samples of earlier ones are never asked about.
+    latest days are remembered; samples of earlier ones are never asked about. So a wrong time far
+    ahead does no harm, but eight days of them end all questions.
+
+    A copy has a budget of its own: several processes must share ``per_day`` among them.
 
     Examples
     --------
@@ -205,7 +208,7 @@ class ReviewBudget(Timed, Locked, Stateful):
         if come > end:
             come = max(now, start)
             factor = (n + slack) / (before + come - start + slack)
-        return (self.per_day - asked) / ((pace.until[-1] - come) * factor + 1.0)
+        return (self.per_day - asked) / (max(pace.until[-1] - come, 0.0) * factor + 1.0)
 
     def _pace_of(self, day: float) -> _Pace:
         """Return what the days before a day say of it."""
