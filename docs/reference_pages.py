@@ -66,6 +66,7 @@ TASKS = {
         "PAVStack",
     ],
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
+    "Ask people, at most so many times a day": ["decision.ReviewBudget"],
     "Predict grades": [
         "optimal_thresholds",
         "StreamingThresholds",

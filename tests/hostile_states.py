@@ -60,7 +60,7 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.decision import Metric, goals
+from streamcal.decision import Metric, ReviewBudget, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.expiry import Expiry
@@ -203,6 +203,11 @@ def compared(comparison: ForecastComparison, i: int) -> None:
 
 def chosen(sampler: AuditSampler, i: int) -> None:
     sampler.audit_one((i % 90, "a"), SCORES[i], {"country": "abc"[i % 3] if i % 4 else None})
+
+
+def budgeted(budget: ReviewBudget, i: int) -> None:
+    t = datetime(2024, 3, 1) + timedelta(hours=1.7 * i - 40.0 * (i % 9 == 0))
+    budget.ask_one((i % 90, "a"), SCORES[i], t=t)
 
 
 def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
@@ -412,6 +417,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "AuditedMean": [Example(lambda: AuditedMean(high=2.0), audited)],
     "AuditedMetric": [Example(lambda: AuditedMetric("recall"), audited_ratio)],
+    "ReviewBudget": [Example(lambda: ReviewBudget(5, remember=50), budgeted)],
     "ForecastComparison": [Example(ForecastComparison, compared)],
     "IsotonicCalibrator": [
         Example(lambda: IsotonicCalibrator(), binary),
@@ -873,6 +879,13 @@ def use(learner: Any) -> None:
         for i in range(60):
             audit = learner.audit_one(i, SCORES[i], dict.fromkeys(learner.fields, i % 3))
             assert 0.0 < audit.propensity <= 1.0
+        assert learner.n_asked <= learner.n_samples
+    elif isinstance(learner, ReviewBudget):
+        t = when(learner)["t"]
+        for days in range(12):
+            later = t + (86_400.0 * days if isinstance(t, float) else timedelta(days=days))
+            asks = [learner.ask_one((days, i), SCORES[i], t=later) for i in range(20)]
+            assert sum(asks) <= learner.per_day
         assert learner.n_asked <= learner.n_samples
     elif isinstance(learner, AuditedMean):
         for i in range(20):

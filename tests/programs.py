@@ -1417,6 +1417,22 @@ def _add_decisions() -> None:
         cost=6.0,
     )
 
+    def ask_person(draw: Draw, budget: Any, held: list[Any]) -> None:
+        budget.ask_one(draw.pick(range(40)), float(draw.score()), t=draw.time())
+
+    def ask_budget(budget: Any) -> Any:
+        assert 0 <= budget.n_asked <= budget.n_samples
+        twin = copy.deepcopy(budget)
+        asks = [twin.ask_one(("new", i), 0.5, t=3600.0 * i) for i in range(24)]
+        assert sum(asks) <= budget.per_day
+        return budget.n_asked, budget.n_samples, asks
+
+    CASES[decision.ReviewBudget] = Case(
+        lambda draw: decision.ReviewBudget(draw.pick([1, 5, 1_000]), remember=draw.pick([1, 20])),
+        [ask_person],
+        ask_budget,
+    )
+
 
 def _metric_range(metric: Any) -> tuple[float, float]:
     """Return the least and the greatest value of a metric of tables with rounded counts."""
