@@ -17,7 +17,7 @@ The samples are those of about the last `HALF_LIFE` · 1.44, counted in interval
 The errors of an interval are those that its confidences say, corrected by the labels in it, which
 count as much as the confidences do if there are `N_PRIOR` of them.
 
-*With a probability, for independent samples from one source* (`TestedThresholds`). The thresholds
+*With a probability, for independent samples from one source* (`ThresholdTests`). The thresholds
 1 − q are fixed: q = α 1.15^k. The hypothesis "of the samples with c ≥ 1 − q, more than a share α
 are wrong" is tested by bets on each label: the wealth is multiplied by ::
 
@@ -216,7 +216,7 @@ class ErrorBudget:
 
 
 @dataclass(frozen=True, eq=False)
-class TestedThresholds:
+class ThresholdTests:
     """The tests of all thresholds, and the lowest that is in use.
 
     Attributes

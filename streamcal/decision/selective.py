@@ -33,7 +33,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import do_all
 from streamcal.calibration.segments import check_fields
-from streamcal.decision.promises import N_INTERVALS, ErrorBudget, TestedThresholds
+from streamcal.decision.promises import N_INTERVALS, ErrorBudget, ThresholdTests
 from streamcal.wrappers.checks import check_classifier, check_probabilities
 from streamcal.wrappers.routing import AnyClassifier, Features, Routing, last_step
 from streamcal.wrappers.served import Served
@@ -133,7 +133,7 @@ class _Record(NamedTuple):
     """What a segment has answered, and the tests of its thresholds, if there are any."""
 
     budget: ErrorBudget
-    tested: TestedThresholds | None
+    tested: ThresholdTests | None
 
 
 class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
@@ -417,7 +417,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         tested = None
         if self.confidence is not None:
             floor = 1.0 if self.floor is None else self.floor
-            tested = TestedThresholds.begin(1.0 - self.target, 1.0 - self.confidence, floor)
+            tested = ThresholdTests.begin(1.0 - self.target, 1.0 - self.confidence, floor)
         return _Record(ErrorBudget(1.0 - self.target), tested)
 
     def _promise_of(self, record: _Record) -> Promise:
@@ -442,8 +442,11 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
                 "`propensity` must be None without a `floor`, as the labels of all answers come,"
                 f" got {propensity!r}"
             )
-        if not answered:
-            return as_within(propensity, "propensity", "[1, 1]")
+        if not answered and propensity != 1.0:
+            raise ValueError(
+                "`propensity` must be 1 or None for a sample that was not answered, as the labels"
+                f" of all of these come, got {propensity!r}"
+            )
         return as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
 
     def _freeze(self) -> tuple[Fields, Arrays]:
