@@ -66,6 +66,7 @@ TASKS = {
         "PAVStack",
     ],
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
+    "Answer where it is sure, and ask elsewhere": ["decision.SelectiveClassifier"],
     "Predict grades": [
         "optimal_thresholds",
         "StreamingThresholds",

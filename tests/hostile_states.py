@@ -60,7 +60,7 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.decision import Metric, goals
+from streamcal.decision import Metric, SelectiveClassifier, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.expiry import Expiry
@@ -385,6 +385,16 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
         Example(lambda: EUMThreshold(half_life=timedelta(hours=1)), timed),
         Example(lambda: EUMThreshold(window=timedelta(hours=1)), timed),
+    ],
+    "SelectiveClassifier": [
+        Example(lambda: SelectiveClassifier(logistic()), truths, of_logistic),
+        Example(
+            lambda: SelectiveClassifier(
+                logistic(), "precision", 0.6, confidence=0.6, floor=0.5, segments=["b"]
+            ),
+            truths,
+            of_logistic,
+        ),
     ],
     "FractionalLinear": [
         Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
@@ -1114,6 +1124,11 @@ def use_wrapper(learner: Any) -> None:
         if isinstance(learner, DecisionClassifier):
             learner.learn_one(x, label, **when(learner))
             continue
+        if isinstance(learner, SelectiveClassifier):
+            served = learner.serve_one({**x, "b": i})
+            given = {} if learner.floor is None or served.answer is None else {"propensity": 1.0}
+            learner.learn_one({**x, "b": i}, label, served=served, **given)
+            continue
         check_shares(shares)
         learner.learn_one(x, label)
     if isinstance(learner, CalibratedClassifier):
@@ -1123,6 +1138,10 @@ def use_wrapper(learner: Any) -> None:
         learner.learn_many(frame, pd.Series([label] * 4)) if hasattr(
             learner.classifier, "learn_many"
         ) else None
+    elif isinstance(learner, SelectiveClassifier):
+        for promise in learner.promises.values():
+            assert promise.threshold >= 0.0
+            assert promise.n_errors <= promise.n_answers
     elif isinstance(learner, DecisionClassifier):
         assert all(count >= 0.0 for count in learner.counts)
         assert not math.isnan(learner.claim_gap)

@@ -354,7 +354,8 @@ def test_river_leaves_what_is_asked_for_out() -> None:
     rng = np.random.default_rng(9)
     stream = [(binary(p), bool(rng.uniform() < p)) for p in rng.uniform(size=3_000).tolist()]
     model = SelectiveClassifier(Given(), target=0.9)
-    metric = evaluate.progressive_val_score(stream, model, metrics.Accuracy())
+    metric = metrics.Accuracy()
+    evaluate.progressive_val_score(stream, model, metric)
     promise = model.promises[()]
     assert metric.cm.n_samples == promise.n_answers
     assert metric.get() == pytest.approx(1.0 - promise.n_errors / promise.n_answers)
@@ -380,7 +381,7 @@ def test_late_labels_count_what_was_answered() -> None:
 def test_weights_and_other_arguments_reach_the_classifier() -> None:
     model = SelectiveClassifier(Given())
     model.learn_one(binary(0.9), True, w=3.0)
-    assert model.classifier.learned == [(True, 3.0)]  # type: ignore[union-attr]
+    assert model.classifier.learned == [(True, 3.0)]
 
 
 def test_audited_calibrators_get_propensities() -> None:
@@ -398,7 +399,7 @@ def test_nothing_changes_if_the_classifier_fails() -> None:
     for _ in range(10):
         model.learn_one(binary(0.9), True)
     before = model.to_bytes()
-    model.classifier.broken = True  # type: ignore[union-attr]
+    model.classifier.broken = True
     with pytest.raises(RuntimeError, match="broken"):
         model.learn_one(binary(0.9), True)
     assert model.to_bytes() == before
@@ -434,9 +435,9 @@ def test_bad_samples_change_nothing() -> None:
     before = [model.to_bytes() for model in (plain, audited)]
     for y in (None, float("nan"), [True]):
         with pytest.raises((TypeError, ValueError), match="`y` must be"):
-            plain.learn_one(binary(0.9), y)  # type: ignore[arg-type]
+            plain.learn_one(binary(0.9), y)
     with pytest.raises(TypeError, match="`served` must be"):
-        plain.learn_one(binary(0.9), True, served={True: 0.9})  # type: ignore[arg-type]
+        plain.learn_one(binary(0.9), True, served={True: 0.9})
     with pytest.raises(ValueError, match="must lie in"):
         plain.learn_one(binary(float("nan")), True)
     with pytest.raises(ValueError, match="`propensity` must be None"):
@@ -446,8 +447,8 @@ def test_bad_samples_change_nothing() -> None:
     for bad in (0.05, 0.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match="`propensity` must"):
             audited.learn_one(binary(0.99), True, propensity=bad)
+    asked = Selection(None, Served(binary(0.51), binary(0.51)))
     with pytest.raises(ValueError, match="`propensity` must be 1 or None"):
-        asked = Selection(None, Served(binary(0.51), binary(0.51)))
         audited.learn_one(binary(0.51), True, served=asked, propensity=0.5)
     assert [model.to_bytes() for model in (plain, audited)] == before
 
@@ -468,7 +469,7 @@ def test_bad_selections(kept: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="`kept` must be what `to_dict` returned"):
         Selection.from_dict(kept)
     with pytest.raises(TypeError, match="`kept` must be"):
-        Selection.from_dict([1])  # type: ignore[arg-type]
+        Selection.from_dict([1])
 
 
 def test_states_pickles_and_copies_go_on_alike() -> None:

@@ -35,7 +35,7 @@ confidences that are too high.
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -295,7 +295,7 @@ class ThresholdTests:
         )
 
 
-@cache
+@lru_cache(maxsize=64)
 def thresholds_for(share: float) -> Vector:
     """Return the confidences that are tested, from the strictest on.
 
