@@ -1125,9 +1125,10 @@ def use_wrapper(learner: Any) -> None:
             learner.learn_one(x, label, **when(learner))
             continue
         if isinstance(learner, SelectiveClassifier):
-            served = learner.serve_one({**x, "b": i})
-            given = {} if learner.floor is None or served.answer is None else {"propensity": 1.0}
-            learner.learn_one({**x, "b": i}, label, served=served, **given)
+            sample = {**x, "b": i}
+            selection = learner.serve_one(sample)
+            propensity = None if learner.floor is None else 1.0
+            learner.learn_one(sample, label, served=selection, propensity=propensity)
             continue
         check_shares(shares)
         learner.learn_one(x, label)

@@ -1402,10 +1402,8 @@ def _add_decisions() -> None:
     )
 
     def selective(draw: Draw) -> Any:
-        confidence, labels = (
-            draw.pick([None, 0.5, 0.9]),
-            draw.pick([(False, True), ("a", "b", "c")]),
-        )
+        confidence = draw.pick([None, 0.5, 0.9])
+        labels = draw.pick([(False, True), ("a", "b", "c")])
         return decision.SelectiveClassifier(
             Oracle(labels),
             draw.pick(["accuracy", "precision"]),

@@ -25,7 +25,6 @@ from streamcal import (
     VennAbersCalibrator,
 )
 from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
-from streamcal.decision import SelectiveClassifier
 from tests.contract import calibrator_contract, classifier_contract, river_checks
 
 
@@ -152,11 +151,6 @@ TestPriorShiftBounded = calibrator_contract(
     PriorShiftCalibrator(PlattCalibrator()), weights_repeat=False, bounded=True
 )
 
-TestSelective = classifier_contract(
-    SelectiveClassifier(naive_bayes.GaussianNB(), target=0.7),
-    SelectiveClassifier(CalibratedClassifier(scaled(tree.HoeffdingTreeClassifier()))),
-    SelectiveClassifier(naive_bayes.GaussianNB(), target=0.6, confidence=0.6, segments=("a",)),
-)
 TestBinaryWrapper = classifier_contract(
     CalibratedClassifier(scaled(linear_model.LogisticRegression())),
     CalibratedClassifier(linear_model.PAClassifier(), PlattCalibrator()),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import base, evaluate, linear_model, metrics, naive_bayes
+from river import base, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
 from streamcal.calibration import AuditedCalibrator
@@ -20,6 +20,7 @@ from streamcal.decision.promises import ErrorBudget, ThresholdTests, thresholds_
 from streamcal.monitoring import AuditSampler
 from streamcal.wrappers.served import Served
 from tests import oracles_selective as oracles
+from tests.contract import river_checks
 
 
 class Given(base.Classifier):
@@ -384,6 +385,19 @@ def test_weights_and_other_arguments_reach_the_classifier() -> None:
     assert model.classifier.learned == [(True, 3.0)]
 
 
+MODELS = [
+    SelectiveClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression()),
+    SelectiveClassifier(CalibratedClassifier(naive_bayes.GaussianNB()), target=0.6, confidence=0.6),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "check"), [(model, check) for model in MODELS for check in river_checks(model)]
+)
+def test_it_passes_the_checks_of_river(model: SelectiveClassifier, check: Any) -> None:
+    check(model.clone())
+
+
 def test_audited_calibrators_get_propensities() -> None:
     inner = CalibratedClassifier(linear_model.LogisticRegression(), AuditedCalibrator())
     model = SelectiveClassifier(inner, confidence=0.9, floor=0.1, target=0.6)
@@ -440,6 +454,8 @@ def test_bad_samples_change_nothing() -> None:
         plain.learn_one(binary(0.9), True, served={True: 0.9})
     with pytest.raises(ValueError, match="must lie in"):
         plain.learn_one(binary(float("nan")), True)
+    with pytest.raises(ValueError, match="`w` must"):
+        plain.learn_one(binary(0.9), True, w=-1.0)
     with pytest.raises(ValueError, match="`propensity` must be None"):
         plain.learn_one(binary(0.9), True, propensity=0.5)
     with pytest.raises(ValueError, match="`propensity` must be given"):

@@ -25,6 +25,7 @@ from streamcal._state import (
 )
 from streamcal._validation import (
     as_category,
+    as_weight,
     as_within,
     check_beside,
     check_choice,
@@ -214,7 +215,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ...     model.learn_one(x, y)
     >>> given = [answer == y for answer, y in answers if answer is not None]
     >>> len(answers), len(given), sum(given)
-    (1250, 829, 789)
+    (1250, 836, 795)
     """
 
     def __init__(
@@ -282,9 +283,10 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
         Examples
         --------
-        >>> from river import naive_bayes
-        >>> model = SelectiveClassifier(naive_bayes.GaussianNB())
-        >>> for i in range(100):
+        >>> from river import linear_model
+        >>> from streamcal import CalibratedClassifier
+        >>> model = SelectiveClassifier(CalibratedClassifier(linear_model.LogisticRegression()))
+        >>> for i in range(200):
         ...     model.learn_one({"x": i % 2}, i % 2 == 1)
         >>> selection = model.serve_one({"x": 1})
         >>> selection.answer
@@ -338,6 +340,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         check_label(y)
         if self.metric == "precision":
             check_beside(y, self.pos_val)
+        if "w" in kwargs:
+            as_weight(kwargs["w"])
         key = self._segment_of(x)
         if served is None:
             probabilities = self._serve(x).calibrated
