@@ -67,6 +67,7 @@ TASKS = {
     ],
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
     "Ask people, at most so many times a day": ["decision.ReviewBudget"],
+    "Answer where it is sure, and ask elsewhere": ["decision.SelectiveClassifier"],
     "Predict grades": [
         "optimal_thresholds",
         "StreamingThresholds",

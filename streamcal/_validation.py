@@ -511,6 +511,20 @@ def decay_per_sample(half_life: float | None) -> float:
     return 1.0 if half_life is None else float(0.5 ** (1.0 / half_life))
 
 
+def as_category(value: Any, field: str) -> Any:
+    """Return a value of a field as plain text, number or None (also for NaN and NA), or raise."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, str):
+        return plain
+    if plain is None or is_na(plain):
+        return None
+    if not isinstance(plain, int | float):
+        raise TypeError(
+            f"the value of the field {field!r} must be text, a number or None, got {value!r}"
+        )
+    return plain if plain == plain else None
+
+
 def is_na(value: Any) -> bool:
     """Return whether a value is the NA of pandas, which stands for a missing one.
 

@@ -60,7 +60,7 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.decision import Metric, ReviewBudget, goals
+from streamcal.decision import Metric, ReviewBudget, SelectiveClassifier, goals
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.expiry import Expiry
@@ -390,6 +390,16 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: EUMThreshold("mcc", window=70, half_life=50.0), binary),
         Example(lambda: EUMThreshold(half_life=timedelta(hours=1)), timed),
         Example(lambda: EUMThreshold(window=timedelta(hours=1)), timed),
+    ],
+    "SelectiveClassifier": [
+        Example(lambda: SelectiveClassifier(logistic()), truths, of_logistic),
+        Example(
+            lambda: SelectiveClassifier(
+                logistic(), "precision", 0.6, confidence=0.6, floor=0.5, segments=["b"]
+            ),
+            truths,
+            of_logistic,
+        ),
     ],
     "FractionalLinear": [
         Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
@@ -1127,6 +1137,12 @@ def use_wrapper(learner: Any) -> None:
         if isinstance(learner, DecisionClassifier):
             learner.learn_one(x, label, **when(learner))
             continue
+        if isinstance(learner, SelectiveClassifier):
+            sample = {**x, "b": i}
+            selection = learner.serve_one(sample)
+            propensity = None if learner.floor is None else 1.0
+            learner.learn_one(sample, label, served=selection, propensity=propensity)
+            continue
         check_shares(shares)
         learner.learn_one(x, label)
     if isinstance(learner, CalibratedClassifier):
@@ -1136,6 +1152,10 @@ def use_wrapper(learner: Any) -> None:
         learner.learn_many(frame, pd.Series([label] * 4)) if hasattr(
             learner.classifier, "learn_many"
         ) else None
+    elif isinstance(learner, SelectiveClassifier):
+        for promise in learner.promises.values():
+            assert promise.threshold >= 0.0
+            assert promise.n_errors <= promise.n_answers
     elif isinstance(learner, DecisionClassifier):
         assert all(count >= 0.0 for count in learner.counts)
         assert not math.isnan(learner.claim_gap)

@@ -24,6 +24,9 @@ from streamcal.decision.maximization import expected_utility as expected_utility
 from streamcal.decision.maximization import maximize as maximize
 from streamcal.decision.maximization import utility_curve as utility_curve
 from streamcal.decision.metric import Metric as Metric
+from streamcal.decision.selective import Promise as Promise
+from streamcal.decision.selective import Selection as Selection
+from streamcal.decision.selective import SelectiveClassifier as SelectiveClassifier
 from streamcal.decision.stream import MicroBatcher as MicroBatcher
 from streamcal.decision.stream import evaluate as evaluate
 

@@ -37,10 +37,16 @@ from streamcal._state import (
     require,
     restore,
 )
-from streamcal._validation import as_key, as_probability, as_within, check_count, check_kept
+from streamcal._validation import (
+    as_category,
+    as_key,
+    as_probability,
+    as_within,
+    check_count,
+    check_kept,
+)
 from streamcal._whole import Step, do_all
 from streamcal.calibration.segments import check_fields
-from streamcal.metrics.segment_errors import as_category
 
 _SLACK = 10.0  # so many questions too few double the correction
 _SAME = 0.5  # the part of the propensity that is the same for all decisions

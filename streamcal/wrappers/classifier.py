@@ -309,6 +309,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         return self._monitor.n_alarms if self._monitor else 0
 
     @property
+    def needs_propensity(self) -> bool:
+        """Whether the calibrator needs the ``propensity`` of a label."""
+        return self._strategy.needs_propensity
+
+    @property
     def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
