@@ -35,7 +35,7 @@ from tests.runner import run as command
 FLOOR = 0.05
 BAD: list[tuple[Any, type[Exception], str]] = [
     (None, TypeError, "`propensity` must be the probability with which the label was asked for"),
-    (0.0, ValueError, "`propensity` must be from 0.05, the `floor` of this calibrator, to 1"),
+    (0.0, ValueError, "`propensity` must be from 0.05, the `floor`, to 1"),
     (0.049, ValueError, "got 0.049"),
     (1.001, ValueError, "to 1, got 1.001"),
     (math.nan, ValueError, "got nan"),

@@ -90,6 +90,8 @@ class TableSink:
             line = "  losses are of the kept rows, before --sampling-rate is undone"
             summary.add(line, losses_among="kept rows")
         elif columns.propensity is not None:
-            line = "  losses are estimates for all rows: a labelled row counts 1 / --propensity times"
+            line = (
+                "  losses are estimates for all rows: a labelled row counts 1 / --propensity times"
+            )
             summary.add(line, losses_among="all rows")
         self.totals.add_to(summary)
