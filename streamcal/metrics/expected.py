@@ -33,6 +33,7 @@ take it from a model calibrated once.
 
 import math
 import re
+from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -65,6 +66,7 @@ Labelled: TypeAlias = tuple[Vector, Vector, NDArray[np.bool_]]
 """Probabilities, labels and decisions, of shape ``(n_samples,)``."""
 
 _Sample = tuple[float, bool, float]  # probability, decision and label
+_Samples: TypeAlias = "OrderedDict[Hashable, _Sample]"  # oldest first, found at once
 AnyExpected: TypeAlias = "AnyMetric | ScoreName | Literal['recall']"
 """A metric that has an expectation here."""
 
@@ -216,9 +218,9 @@ class ExpectedMetric(Cloned):
         self.threshold = threshold
         self.level = level
         # By key, oldest first: the probability, the decision and the label, NaN if it is unknown.
-        self._samples: dict[Hashable, _Sample] = {}
-        self._left: dict[Hashable, _Sample] = {}  # without a label, when they left the window
-        self._labelled: dict[Hashable, _Sample] = {}  # those of the last labels that came
+        self._samples: _Samples = OrderedDict()
+        self._left: _Samples = OrderedDict()  # without a label, when they left the window
+        self._labelled: _Samples = OrderedDict()  # those of the last labels that came
 
     @property
     def n_samples(self) -> int:
@@ -320,9 +322,7 @@ class ExpectedMetric(Cloned):
 # What ExpectedMetric keeps ------------------------------------------------------------------------
 
 
-def _kept(
-    samples: dict[Hashable, _Sample], key: Hashable, sample: _Sample, most: int
-) -> list[Step]:
+def _kept(samples: _Samples, key: Hashable, sample: _Sample, most: int) -> list[Step]:
     """Return steps that make a sample the newest one, of at most so many."""
     steps: list[Step] = [partial(samples.pop, key, None)]
     if key not in samples and len(samples) >= most:
@@ -330,7 +330,7 @@ def _kept(
     return [*steps, partial(samples.__setitem__, key, sample)]
 
 
-def _columns(samples: dict[Hashable, _Sample]) -> Labelled:
+def _columns(samples: _Samples) -> Labelled:
     """Return probabilities, labels and decisions."""
     p, chosen, y = np.array([*samples.values()], dtype=np.float64).reshape(-1, 3).T
     return p, y, chosen == 1.0
