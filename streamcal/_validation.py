@@ -113,6 +113,27 @@ def as_probability(value: Any, name: str = "score") -> float:
     raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}{hint}")
 
 
+def as_propensity(propensity: Any, floor: float) -> float:
+    """Return the probability with which a label was asked for, or raise.
+
+    Examples
+    --------
+    >>> as_propensity(1, 0.02)
+    1.0
+    """
+    if propensity is None:
+        raise TypeError(
+            "`propensity` must be the probability with which the label was asked for, got None;"
+            " pass propensity=1.0 for a sample that is always labelled"
+        )
+    number = as_number(propensity, "propensity")
+    if not floor <= number <= 1.0:
+        raise ValueError(
+            f"`propensity` must be from {floor:g}, the `floor`, to 1, got {propensity}"
+        )
+    return number
+
+
 def check_mapping(raw: Any) -> None:
     """Raise ``TypeError`` unless what a model predicts is a mapping from labels.
 

@@ -87,7 +87,10 @@ class Run:
             return None
         if not (np.isin(y[is_known], (0.0, 1.0)).all() and ((p >= 0.0) & (p <= 1.0)).all()):
             return None
-        return by_threshold(p, y, self.timeline.n_labels, CALIBRATED, "decision")
+        recent = self.recent
+        none = np.empty(0), np.empty(0)
+        labelled = none if recent is None else (recent.calibrated, recent.labels)
+        return by_threshold(p, y, labelled, CALIBRATED, "decision")
 
     def promises(self, targets: Targets) -> list[Told]:
         """Return what is promised for the last labelled samples; nothing without any."""
