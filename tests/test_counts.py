@@ -51,7 +51,7 @@ def test_public_names_do_not_grow_in_number():
     """Ask who would type a new one; where fewer are left, lower the number."""
     # The last ones are `read_export`, with which a map in JSON is read; what people type whose
     # labels are few or late: `ExpectedMetric`, `expected_metric`, `AuditSampler`, `AuditedMean`,
-    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; and for answers where it is sure:
-    # `SelectiveClassifier`, `Selection`, `Promise`, `ReviewBudget`, `PredictionSetClassifier`,
+    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; and for answers where one is
+    # sure: `SelectiveClassifier`, `Selection`, `Promise`, `ReviewBudget`, `PredictionSetClassifier`,
     # `AccuracyCoverageDisplay` and the numbers of its curve.
     assert len(counts.public_names()) <= 151
