@@ -958,6 +958,7 @@ def test_held_labels_need_times() -> None:
         {"times": np.array([begin])},
         {"times": np.array([begin, np.nan])},
         {"times": np.array([begin, np.inf])},
+        {"times": np.array([begin, 2e300])},
         {"times": np.array([[begin, begin]])},
     ]
     for change in crafted:

@@ -39,7 +39,7 @@ from streamcal.calibration.bursts import (
     is_no_outcome,
     read_evidence,
 )
-from streamcal.calibration.clock import NO_MOMENT, Moment, Time, Times, maker_of
+from streamcal.calibration.clock import NO_MOMENT, Moment, Time, Times, as_times, maker_of
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
@@ -325,8 +325,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(((served >= 0.0) & (served <= most)).all(), "tickets must be of this hedge")
         times = np.full(len(held), np.nan)
         if self.needs_time:
-            times = array_of(arrays, "times", len(held))
-            require(self._kind is not None and np.isfinite(times).all(), "labels must have times")
+            times = as_times(array_of(arrays, "times", len(held)), len(held)).seconds
+            require(self._kind is not None, "times must be of a kind")
         return [
             Row(p, y, w, at, tuple(answers), t)
             for (p, y, w, at, *answers), t in zip(held.tolist(), times.tolist(), strict=True)
