@@ -388,6 +388,25 @@ def test_a_sample_leaves_the_window_when_it_is_that_old() -> None:
     assert calibrator.n_samples == 1
 
 
+@pytest.mark.parametrize(
+    "make",
+    [IsotonicCalibrator, partial(AnytimeCalibrator, "absolute"), partial(StreamingThresholds, 2)],
+)
+def test_a_window_holds_as_many_samples_as_at_that_rate_where_times_are_rounded(make: Any) -> None:
+    for window, times in [
+        (0.1, [START + timedelta(milliseconds=10 * i) for i in range(100)]),
+        (6.0, [0.1 * i for i in range(300)]),
+        (10.0, [1e9 + i / 3.0 for i in range(100)]),
+        (1e-6, [1e11 + 1e3 * i for i in range(10)]),
+    ]:
+        learner = make(window=timedelta(seconds=window))
+        first, second = (as_seconds(t)[0] for t in times[:2])
+        most = max(1, round(window / (second - first)))
+        for i, t in enumerate(times):
+            learner.learn_one(0.5, 1, t=t)
+            assert learner.n_samples == min(i + 1, most)
+
+
 def test_a_window_that_counts_takes_no_byte_for_times() -> None:
     by_count, by_time = IsotonicCalibrator(window=1_000), IsotonicCalibrator(window=timedelta(1))
     for i in range(1_000):
