@@ -731,8 +731,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         samples = self._check_samples(scores, y, w)
         values = np.empty(len(samples[0]))
         with self._mutex, no_fork:
-            times = self._read_times(t, len(values))
-            do_all(*self._run_steps(*samples, values, times))
+            times, before = self._read_times(t, len(values)), self._mixture.n_samples
+            try:
+                do_all(*self._run_steps(*samples, values, times))
+            except BaseException:
+                # A calibrator of your own raised; the samples before it have been learned.
+                if times is not None and self._mixture.n_samples > before:
+                    do_all(*self._kind_steps(times.kind))
+                raise
         return like_given(values, scores)
 
     def _sampler(self) -> Callable[..., float] | None:
