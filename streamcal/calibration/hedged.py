@@ -147,12 +147,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     A share that is a half-life h needs times, too. Then α = 1 − 2^(−g/h), where g is the time from
     the sample before to the one that is learned: 0 for the first one, and for a time that goes
-    back. At a constant rate this is counting with that α. The bound for sequences holds with
-    −Σ ln(1 − 2^(−g/h)) for −m ln α, a sum over the changes, where a change after a sample has its
-    g; and with T/h · ln 2 for −(n − m − 1) ln(1 − α), where T is the time of the whole stream. So
-    it costs the same to stay for a day, whether ten samples came or a million; after a long gap a
-    change is nearly free; and no change is between samples of one time. For late labels such a
-    share is multiplied by η like any other.
+    back. At a constant rate this is counting with that α from the second sample on. The bound for
+    sequences holds with −Σ ln(1 − 2^(−g/h)) for −m ln α, a sum over the changes, where a change
+    after a sample has its g; and with T/h · ln 2 for −(n − m − 1) ln(1 − α), where T is the time of
+    the whole stream. So it costs the same to stay for a day, whether ten samples came or a million;
+    after a long gap a change is nearly free; and no change is between samples of one time. For late
+    labels such a share is multiplied by η like any other.
 
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
