@@ -15,7 +15,7 @@ import pytest
 from scipy.optimize import isotonic_regression
 
 from streamcal import Calibrator
-from streamcal._state import Stateful
+from streamcal._state import restore
 from streamcal._state.format import decode, encode
 from streamcal.calibration import (
     AnytimeCalibrator,
@@ -393,12 +393,13 @@ def test_a_sample_leaves_the_window_when_it_is_that_old() -> None:
     [IsotonicCalibrator, partial(AnytimeCalibrator, "absolute"), partial(StreamingThresholds, 2)],
 )
 def test_a_window_holds_as_many_samples_as_at_that_rate_where_times_are_rounded(make: Any) -> None:
-    for window, times in [
+    rates: list[tuple[float, list[Any]]] = [
         (0.1, [START + timedelta(milliseconds=10 * i) for i in range(100)]),
         (6.0, [0.1 * i for i in range(300)]),
         (10.0, [1e9 + i / 3.0 for i in range(100)]),
         (1e-6, [1e11 + 1e3 * i for i in range(10)]),
-    ]:
+    ]
+    for window, times in rates:
         learner = make(window=timedelta(seconds=window))
         first, second = (as_seconds(t)[0] for t in times[:2])
         most = max(1, round(window / (second - first)))
@@ -881,7 +882,7 @@ def test_a_copy_is_whole_while_the_first_time_is_learned(
     if twin.to_bytes() != learner.to_bytes():
         with pytest.raises(ValueError, match="datetimes without a zone as before"):
             twin.learn_one(0.5, 1, t=5.0)
-    assert Stateful.from_bytes(twin.to_bytes()).to_bytes() == twin.to_bytes()
+    assert restore(twin.to_bytes()).to_bytes() == twin.to_bytes()
 
 
 @pytest.mark.parametrize("make", [EUMThreshold, partial(StreamingThresholds, 3), PlattCalibrator])
@@ -900,7 +901,7 @@ def test_a_state_is_whole_while_the_first_time_is_learned(
     found = learner.to_bytes()
     monkeypatch.undo()
     assert found == expected
-    Stateful.from_bytes(found).learn_one(0.5, 1, t=5.0)
+    restore(found).learn_one(0.5, 1, t=5.0)
 
 
 BAD_CLOCKS: list[dict[str, Any]] = [
