@@ -1,5 +1,6 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
+from streamcal.decision.budget import ReviewBudget as ReviewBudget
 from streamcal.decision.classifier import DecisionClassifier as DecisionClassifier
 from streamcal.decision.classifier import claim_gap as claim_gap
 from streamcal.decision.eum import EUMThreshold as EUMThreshold

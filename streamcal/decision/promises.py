@@ -11,14 +11,13 @@ it be wrong: with n answers so far, of them W without a label, and e errors amon
 That is the promise; what follows only decides how many answers there are. The threshold is the
 lowest for which the samples above it would have the share of errors ::
 
-    α (1 + b / C), at least α / 10,     if b < 0,     b = α n − e − expected errors that wait
-    α (1 + b / C), at most 3 α / 2,     if b ≥ 0
+    α (1 + b / C), from α / 10 to 3 α / 2,    b = α n + 2 − e − expected errors of the W
 
 The samples are those of about the last `HALF_LIFE` · 1.44, counted in intervals of their log odds.
 The errors of an interval are those that its confidences say, corrected by the labels in it, which
 count as much as the confidences do if there are `N_PRIOR` of them.
 
-*With a probability, for independent samples from one source* (`TestedThresholds`). The thresholds
+*With a probability, for independent samples from one source* (`ThresholdTests`). The thresholds
 1 − q are fixed: q = α 1.15^k. The hypothesis "of the samples with c ≥ 1 − q, more than a share α
 are wrong" is tested by bets on each label: the wealth is multiplied by ::
 
@@ -36,7 +35,7 @@ confidences that are too high.
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -49,8 +48,11 @@ Vector = NDArray[np.float64]
 ALLOWANCE = 20.0
 """C: so many errors may come before the share of errors counts."""
 HALF_LIFE = 5_000.0
+"""After so many samples a count of an interval is halved."""
 N_PRIOR = 100.0
+"""So many labels of an interval count as much as its confidences do."""
 
+_SPENT = 2.0  # errors of the allowance that are not held back
 _LEAST_SHARE, _MOST_SHARE = 0.1, 1.5  # of α
 _LOWEST, _WIDTH = -5.0, 0.25  # log odds: where intervals begin, and their length
 N_INTERVALS = 69  # the last one begins at 12
@@ -166,7 +168,7 @@ class ErrorBudget:
     def _wanted_share(self) -> float:
         """Return the share of errors that the next answers should have."""
         n = self.n_answers + self.n_waiting
-        balance = self.share * n - self.n_errors - self.expected_waiting
+        balance = self.share * n + _SPENT - self.n_errors - self.expected_waiting
         return self.share * min(max(1.0 + balance / ALLOWANCE, _LEAST_SHARE), _MOST_SHARE)
 
     @cached_property
@@ -214,7 +216,7 @@ class ErrorBudget:
 
 
 @dataclass(frozen=True, eq=False)
-class TestedThresholds:
+class ThresholdTests:
     """The tests of all thresholds, and the lowest that is in use.
 
     Attributes
@@ -293,7 +295,7 @@ class TestedThresholds:
         )
 
 
-@cache
+@lru_cache(maxsize=64)
 def thresholds_for(share: float) -> Vector:
     """Return the confidences that are tested, from the strictest on.
 

@@ -25,6 +25,7 @@ from streamcal._state import (
 )
 from streamcal._validation import (
     as_category,
+    as_weight,
     as_within,
     check_beside,
     check_choice,
@@ -33,7 +34,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import do_all
 from streamcal.calibration.segments import check_fields
-from streamcal.decision.promises import N_INTERVALS, ErrorBudget, TestedThresholds
+from streamcal.decision.promises import N_INTERVALS, ErrorBudget, ThresholdTests
 from streamcal.wrappers.checks import check_classifier, check_probabilities
 from streamcal.wrappers.routing import AnyClassifier, Features, Routing, last_step
 from streamcal.wrappers.served import Served
@@ -133,7 +134,7 @@ class _Record(NamedTuple):
     """What a segment has answered, and the tests of its thresholds, if there are any."""
 
     budget: ErrorBudget
-    tested: TestedThresholds | None
+    tested: ThresholdTests | None
 
 
 class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
@@ -214,7 +215,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ...     model.learn_one(x, y)
     >>> given = [answer == y for answer, y in answers if answer is not None]
     >>> len(answers), len(given), sum(given)
-    (1250, 0, 0)
+    (1250, 836, 795)
     """
 
     def __init__(
@@ -282,9 +283,10 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
         Examples
         --------
-        >>> from river import naive_bayes
-        >>> model = SelectiveClassifier(naive_bayes.GaussianNB())
-        >>> for i in range(100):
+        >>> from river import linear_model
+        >>> from streamcal import CalibratedClassifier
+        >>> model = SelectiveClassifier(CalibratedClassifier(linear_model.LogisticRegression()))
+        >>> for i in range(200):
         ...     model.learn_one({"x": i % 2}, i % 2 == 1)
         >>> selection = model.serve_one({"x": 1})
         >>> selection.answer
@@ -338,6 +340,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         check_label(y)
         if self.metric == "precision":
             check_beside(y, self.pos_val)
+        if "w" in kwargs:
+            as_weight(kwargs["w"])
         key = self._segment_of(x)
         if served is None:
             probabilities = self._serve(x).calibrated
@@ -417,7 +421,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         tested = None
         if self.confidence is not None:
             floor = 1.0 if self.floor is None else self.floor
-            tested = TestedThresholds.begin(1.0 - self.target, 1.0 - self.confidence, floor)
+            tested = ThresholdTests.begin(1.0 - self.target, 1.0 - self.confidence, floor)
         return _Record(ErrorBudget(1.0 - self.target), tested)
 
     def _promise_of(self, record: _Record) -> Promise:
@@ -442,8 +446,11 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
                 "`propensity` must be None without a `floor`, as the labels of all answers come,"
                 f" got {propensity!r}"
             )
-        if not answered:
-            return as_within(propensity, "propensity", "[1, 1]")
+        if not answered and propensity != 1.0:
+            raise ValueError(
+                "`propensity` must be 1 or None for a sample that was not answered, as the labels"
+                f" of all of these come, got {propensity!r}"
+            )
         return as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
 
     def _freeze(self) -> tuple[Fields, Arrays]:
