@@ -13,7 +13,7 @@ from streamcal.decision import SelectiveClassifier
 from streamcal.monitoring import AuditSampler, CalibrationDrift
 
 N, EXCHANGED_AT, N_TO_LEARN, AUDITED = 50_000, 35_000, 1_000, 0.1
-rng = random.Random(1)
+rng = random.Random(4)
 
 
 def log() -> Iterator[tuple[str, str, str | float, bool]]:
