@@ -95,9 +95,9 @@ for i, (name, kind, said, right) in enumerate(log()):
         bins[bin_] += 1
         bins[bin_, "right"] += right
     rules = {
-        "confidence 0.95 or more": score >= 0.95,
-        "bins, fitted once": is_fitted and bins[bin_, "right"] > 0.95 * bins[bin_],
-        "SelectiveClassifier": judges[name].sends(i, x, right),
+        "threshold": score >= 0.95,
+        "bins": is_fitted and bins[bin_, "right"] > 0.95 * bins[bin_],
+        "selective": judges[name].sends(i, x, right),
     }
     if judges[name].watch.n_alarms:
         print(f"event {i:,}: alarm, judge {name} starts again")
@@ -107,8 +107,8 @@ for i, (name, kind, said, right) in enumerate(log()):
         total[rule, is_exchanged] += 1
         sent[rule, is_exchanged] += sends
         agreed[rule, is_exchanged] += sends and right
-print(f"{sampler.n_asked:,} of {sampler.n_samples:,} verdicts that went out were audited")
-print(f"{'':25}all others        the exchanged model")
+print(f"{sampler.n_asked:,} of {sampler.n_samples:,} sent verdicts were audited")
+print(f"{'':11}all others      exchanged model")
 for rule in rules:
     counts = [(sent[rule, k], total[rule, k], agreed[rule, k]) for k in (False, True)]
-    print(f"{rule:25}" + "     ".join(f"{s / n:5.1%} {r / max(s, 1):6.1%}" for s, n, r in counts))
+    print(f"{rule:11}" + "   ".join(f"{s / n:5.1%} {r / max(s, 1):5.1%}" for s, n, r in counts))
