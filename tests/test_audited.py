@@ -546,6 +546,26 @@ def test_a_table_has_a_column_of_propensities(tmp_path: Path, delay: int) -> Non
     assert written.tolist() == pytest.approx(values, abs=1e-12)
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_table_with_propensities_and_segments_may_grow(tmp_path: Path, changed: bool) -> None:
+    table(tmp_path / "t.csv", 90)
+    whole = (tmp_path / "t.csv").read_text()
+    given = ["--score", "p", "--label", "y", "--propensity", "pi", "--segment", "k"]
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "whole.csv")
+    stored = [*given, "--store", tmp_path / "run.db", "--out", tmp_path / "parts.csv"]
+    for n_lines in (30, 60, 91):
+        text = "".join(whole.splitlines(keepends=True)[:n_lines])
+        if changed and n_lines == 91:
+            text = text.replace(",a\n", ",b\n", 1)  # of a row that was learned
+        (tmp_path / "t.csv").write_text(text)
+        result = command("calibrate", tmp_path / "t.csv", *stored, status=None)
+        assert result.exit_code == (1 if changed and n_lines == 91 else 0), result.output
+    if changed:
+        assert "a table may grow between runs, not change" in " ".join(result.output.split())
+    else:
+        assert (tmp_path / "parts.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

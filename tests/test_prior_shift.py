@@ -482,3 +482,18 @@ def test_a_score_that_a_key_serves_is_saved(tmp_path: Path) -> None:
     with Store(tmp_path / "keys.db") as store:
         keyed = KeyedCalibrator(PriorShiftCalibrator(PlattCalibrator()), store=store)
         assert keyed.predict_one("a", 0.3) == expected
+
+
+def test_keys_of_a_trained_prototype_share_nothing() -> None:
+    trained = PriorShiftCalibrator(PlattCalibrator())
+    for score, y in stream(13, 200):
+        trained.learn_one(score, y)
+    keyed = KeyedCalibrator(lambda: copy.deepcopy(trained))
+    for _ in range(30):
+        keyed.serve_one("a", 0.95)
+        keyed.serve_one("b", 0.05)
+    assert keyed.predict_one("new", 0.5) == trained.predict_one(0.5)
+    alone = copy.deepcopy(trained)
+    for _ in range(30):
+        alone.serve_one(0.05)
+    assert keyed.predict_one("b", 0.5) == alone.predict_one(0.5)

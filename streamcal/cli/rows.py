@@ -581,6 +581,17 @@ def name_checksums(names: Sequence[str | None]) -> Vector:
     return np.array(checksums, np.float64)  # else the type would depend on the names
 
 
+def value_checksums(values: Sequence[Any]) -> Vector:
+    """Return a checksum of each value of a field: text, a number or None."""
+    checksums = [
+        zlib.crc32(repr(value).encode("utf-8", "surrogatepass"))
+        if value is None or isinstance(value, str)
+        else hash(value)  # equal numbers have the same, in each process
+        for value in values
+    ]
+    return np.array(checksums, np.float64)
+
+
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:
     """Return a checksum of the key of each row."""
     checksums = np.empty(n_rows)

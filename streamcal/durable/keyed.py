@@ -241,14 +241,16 @@ class KeyedCalibrator(Locked):
     def serve_one(self, key: Hashable, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one`, and the ticket to pass back with the label, if one is needed.
 
-        If this closes a burst (see `HedgedCalibrator`), the state of the key has changed and must
-        be saved.
+        If this closes a burst (see `HedgedCalibrator`), or counts the score (see
+        `PriorShiftCalibrator`), the state of the key has changed and must be saved.
         """
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
             if not calibrator._has_open_burst():
                 return calibrator.serve_one(score, **given)
+            if calibrator is self._fresh:  # its state must not change: it is that of all new keys
+                calibrator = self._make()
             try:
                 served = calibrator.serve_one(score, **given)
                 self._cache.changed(key, calibrator)
