@@ -18,9 +18,10 @@ from streamcal import (
     KeyedCalibrator,
     PlattCalibrator,
     SegmentCalibrator,
+    TopLabelCalibrator,
     isotonic_fit,
 )
-from streamcal.calibration import PriorShiftCalibrator
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.calibration.prior_shift import SharesOfOnes
 from streamcal.calibration.tickets import OtherTicketError, Ticket
 from streamcal.durable import Event, LabelJoin, Store, run
@@ -317,6 +318,21 @@ def test_a_bad_score_is_not_counted(bad: Any) -> None:
 def test_a_bad_calibrator_is_refused(bad: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         PriorShiftCalibrator(bad)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda own: HedgedCalibrator([own]), r"PriorShiftCalibrator\(HedgedCalibrator\("),
+        (lambda own: SegmentCalibrator(["a"], base=own), r"PriorShiftCalibrator\(SegmentCalib"),
+        (AuditedCalibrator, "`calibrator` must need no scores without labels"),
+        (PriorShiftCalibrator, "`calibrator` must need no scores without labels"),
+        (TopLabelCalibrator, "`calibrator` must need no scores without labels"),
+    ],
+)
+def test_what_would_tell_it_no_scores_refuses_it(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(PriorShiftCalibrator(PlattCalibrator()))
 
 
 def test_no_propensity() -> None:
