@@ -1,6 +1,7 @@
 """Calibration where some labels are asked for with known probabilities."""
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from streamcal import (
     TopLabelCalibrator,
     VoteClassifier,
 )
-from streamcal.calibration import AuditedCalibrator
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable import Event, LabelJoin, Store, run
 from streamcal.monitoring import AuditSampler, CalibrationDrift
@@ -502,6 +503,21 @@ def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
         other = AuditSampler(0.4, secret="s")
         with pytest.raises(ValueError, match="`sampler` must have the parameters of that in"):
             run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=other)
+
+
+@pytest.mark.parametrize("kind", [AuditedCalibrator, PriorShiftCalibrator])
+def test_a_ticket_of_other_maps_is_refused(kind: Any) -> None:
+    maps = (PlattCalibrator(), HedgedCalibrator(), SegmentCalibrator(["k"], base=PlattCalibrator()))
+    for own, other in itertools.permutations(maps, 2):
+        calibrator, another = kind(own), kind(other)
+        x = {"x": {"k": "a"}} if another.fields else {}
+        ticket = another.serve_one(0.3, **x).ticket
+        given = {"x": {"k": "a"}} if calibrator.fields else {}
+        given |= {"propensity": 1.0} if calibrator.needs_propensity else {}
+        before = calibrator.to_bytes()
+        with pytest.raises((TypeError, ValueError), match="`ticket` must"):
+            calibrator.learn_one(0.3, 1, ticket=ticket, **given)
+        assert calibrator.to_bytes() == before
 
 
 # The command line ---------------------------------------------------------------------------------

@@ -229,3 +229,18 @@ def test_what_is_refused_changes_nothing(row: Any, message: str) -> None:
 def test_bad_parameters_are_named(parameters: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         AuditedMetric(**parameters)
+
+
+@pytest.mark.parametrize("kind", [AuditedMean, AuditedMetric])
+@pytest.mark.parametrize(("at", "value"), [(9, 1e-320), (0, 1e300), (1, 1e308), (11, 1e300)])
+def test_sums_that_no_decisions_have_are_refused(
+    kind: Any, at: int, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = kind()
+    for i in range(300):
+        found.update(0.01 * (i % 100), float(i % 2) if i % 3 == 0 else None, 0.3)
+    fields, arrays = found._freeze()
+    arrays["sums"][..., at] = value
+    monkeypatch.setattr(kind, "_freeze", lambda _: (fields, arrays))
+    with pytest.raises(ValueError, match="`data` must be what `to_bytes` wrote"):
+        kind.from_bytes(found.to_bytes())

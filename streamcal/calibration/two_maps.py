@@ -113,7 +113,8 @@ class TwoMaps(Locked, ProbabilityCalibrator):
             moved, *own, mixed = ticket
             of_clones = tuple(each and Ticket(each) for each in own)
             known = Known(as_probability(moved), of_clones, Ticket(mixed))
-            if len(of_clones) != len(clones):
+            made = [each is not None for each in of_clones]
+            if made != [clone.makes_tickets for clone in clones]:
                 raise TypeError
         except (TypeError, ValueError):
             raise TypeError(

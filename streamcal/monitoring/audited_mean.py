@@ -202,7 +202,8 @@ class AuditedMean(Locked, Stateful):
             }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        sums = AuditSums.restored(array_of(arrays, "sums", len(AuditSums._fields)))
+        values = array_of(arrays, "sums", len(AuditSums._fields))
+        sums = AuditSums.restored(values, self.floor, self._length)
         n_samples, weight, total = array_of(arrays, "mean", 3).tolist()
         require(n_samples == math.floor(n_samples), "the number of decisions must be an integer")
         require(sums.n == n_samples == weight, "both sums must be of the same decisions")
