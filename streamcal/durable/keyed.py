@@ -136,11 +136,11 @@ class KeyedCalibrator(Locked):
     if the new calibrator of the key has learned fewer samples; later it is used as one of its own.
 
     *Keys that expire.* A label counts, and so does a group; a prediction does not, unless it closes
-    a burst. The end of each period reads all keys of a store, so periods should be longer than the
-    number of keys. With a store, the count of
-    samples is saved, and a key that expires leaves the store by the next save. So a `run` that is
-    continued after a crash lets the same keys expire at the same samples. One object with
-    ``expire_after`` may use a store. The value may change when a store is opened again.
+    a burst or counts its score. The end of each period reads all keys of a store, so periods should
+    be longer than the number of keys. With a store, the count of samples is saved, and a key that
+    expires leaves the store by the next save. So a `run` that is continued after a crash lets the
+    same keys expire at the same samples. One object with ``expire_after`` may use a store. The
+    value may change when a store is opened again.
 
     Examples
     --------
