@@ -244,3 +244,16 @@ def test_sums_that_no_decisions_have_are_refused(
     monkeypatch.setattr(kind, "_freeze", lambda _: (fields, arrays))
     with pytest.raises(ValueError, match="`data` must be what `to_bytes` wrote"):
         kind.from_bytes(found.to_bytes())
+
+
+@pytest.mark.parametrize("floor", [2.0 / 3.0, 1.0 / 60.0, 1.0 / 3.0])
+def test_the_floor_is_not_rounded(floor: float) -> None:
+    for kind in (AuditedMean, AuditedMetric):
+        found = kind(floor=floor)
+        found.update(0.5, 1, floor)
+        with pytest.raises(ValueError, match="`propensity` must lie in"):
+            found.update(0.5, 1, math.nextafter(floor, 0.0))
+    mean = AuditedMean(high=floor)
+    mean.update(floor, floor, 0.5)
+    with pytest.raises(ValueError, match="`predicted` must lie in"):
+        mean.update(floor * (1.0 + 1e-7), None, 0.5)

@@ -129,7 +129,7 @@ class AuditedMean(Locked, Stateful):
         # Sums of squares are of what exceeds `low`: far from 0, they would have no digits left.
         m = self._as_value(predicted, "predicted") - self.low
         v = None if observed is None else self._as_value(observed, "observed") - self.low
-        pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+        pi = as_within(propensity, "propensity", f"[{self.floor!r}, 1]")
         if v is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
         with self._mutex:
@@ -176,7 +176,7 @@ class AuditedMean(Locked, Stateful):
         number, slack = as_number(value, name), 1e-9 * (self.high - self.low)
         if self.low - slack <= number <= self.high + slack:
             return self._within(number)
-        return as_within(value, name, f"[{self.low:g}, {self.high:g}]")
+        return as_within(value, name, f"[{self.low!r}, {self.high!r}]")
 
     def _within(self, value: float) -> float:
         return min(max(value, self.low), self.high)

@@ -154,7 +154,7 @@ class AuditedMetric(Locked, Stateful):
         """
         p = as_probability(predicted, "predicted")
         y = None if observed is None else as_label(observed, "observed")
-        pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+        pi = as_within(propensity, "propensity", f"[{self.floor!r}, 1]")
         if y is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
         chosen = p >= self.threshold if decision is None else as_label(decision, "decision") == 1.0
