@@ -562,6 +562,24 @@ def test_a_table_has_a_column_of_propensities(tmp_path: Path, delay: int) -> Non
     assert written.tolist() == pytest.approx(values, abs=1e-12)
 
 
+@pytest.mark.parametrize("options", [[], ["--segment", "k"], ["--delay", "3"]])
+def test_rows_without_a_label_need_no_propensity(tmp_path: Path, options: list[str]) -> None:
+    table(tmp_path / "t.csv", 90)
+    given = ["--score", "p", "--label", "y", "--propensity", "pi", *options]
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "all.csv")
+    frame = pd.read_csv(tmp_path / "t.csv")
+    frame.loc[frame["y"].isna(), "pi"] = [0.0, math.nan] * int(frame["y"].isna().sum() / 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "labelled.csv")
+    one, other = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("all", "labelled"))
+    assert one["calibrated"].tolist() == other["calibrated"].tolist()
+
+
+def test_swapped_arguments_of_a_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match="`scores` must come before `y`"):
+        AuditedCalibrator().learn_many([0, 1], [0.25, 0.75], propensity=[1.0, 1.0])
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_table_with_propensities_and_segments_may_grow(tmp_path: Path, changed: bool) -> None:
     table(tmp_path / "t.csv", 90)

@@ -82,7 +82,7 @@ class Columns:
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
         if self.propensity is not None:
-            read.append(propensity_column(self.propensity, floor))
+            read.append(propensity_column(self.propensity, floor, self.label))
         if self.time is not None:
             read.append(TimeColumn(self.time, ()))
         return read
