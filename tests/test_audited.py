@@ -573,6 +573,8 @@ def test_rows_without_a_label_need_no_propensity(tmp_path: Path, options: list[s
     command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "labelled.csv")
     one, other = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("all", "labelled"))
     assert one["calibrated"].tolist() == other["calibrated"].tolist()
+    result = command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "o.csv", "--json")
+    assert json.loads(result.output)["losses_among"] == "labelled rows"
 
 
 def test_swapped_arguments_of_a_batch_are_refused() -> None:

@@ -86,4 +86,7 @@ class TableSink:
         if columns.sampling_rate is not None:
             line = "  losses are of the kept rows, before --sampling-rate is undone"
             summary.add(line, losses_among="kept rows")
+        elif columns.propensity is not None:
+            line = "  losses are of the labelled rows, without the weights 1 / propensity"
+            summary.add(line, losses_among="labelled rows")
         self.totals.add_to(summary)

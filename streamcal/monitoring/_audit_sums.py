@@ -36,9 +36,7 @@ class AuditSums(NamedTuple):
     qvv: float = 0.0
 
     @classmethod
-    def restored(
-        cls, values: NDArray[np.float64], floor: float, most: float = 1.0
-    ) -> "AuditSums":
+    def restored(cls, values: NDArray[np.float64], floor: float, most: float = 1.0) -> "AuditSums":
         """Return the sums of an array; raise ``ValueError`` if they can't be a state.
 
         Propensities are at least ``floor``, predictions and values from 0 to ``most``.
