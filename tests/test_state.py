@@ -40,7 +40,7 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
-from streamcal.decision import FBeta, FractionalLinear, Metric
+from streamcal.decision import FBeta, FractionalLinear, Metric, SelectiveClassifier
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests import hostile_states
 
@@ -199,6 +199,11 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
     ),
     "decision": (
         lambda: DecisionClassifier(linear_model.LogisticRegression(), "f2", half_life=30.0),
+        "classifier",
+        teach_truths,
+    ),
+    "selective": (
+        lambda: SelectiveClassifier(linear_model.LogisticRegression(), target=0.6),
         "classifier",
         teach_truths,
     ),

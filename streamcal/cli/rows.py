@@ -165,7 +165,7 @@ class _DecisionColumn(Column):
 
 @dataclass(frozen=True)
 class _PropensityColumn(Column):
-    """Propensities; that of a row without a label does not matter."""
+    """Propensities; that of a row without a label does not matter, and is 1."""
 
     label: str = ""
 
@@ -175,7 +175,8 @@ class _PropensityColumn(Column):
 
         values, checks = super().read(chunk)
         _, unlabelled = as_numbers(chunk.columns[self.label], booleans=True)
-        return values, [check._replace(good=check.good | unlabelled) for check in checks]
+        checks = [check._replace(good=check.good | unlabelled) for check in checks]
+        return np.where(unlabelled, 1.0, values), checks
 
 
 def decision_column(*others: str | None) -> Column:
