@@ -108,7 +108,7 @@ for i, (name, kind, said, right) in enumerate(log()):
         sent[rule, is_exchanged] += sends
         agreed[rule, is_exchanged] += sends and right
 print(f"{sampler.n_asked:,} of {sampler.n_samples:,} sent verdicts were audited")
-print(f"{'':11}all others      exchanged model")
+print(f"{'':11}all others    exchanged model")
 for rule in rules:
     counts = [(sent[rule, k], total[rule, k], agreed[rule, k]) for k in (False, True)]
     print(f"{rule:11}" + "   ".join(f"{s / n:5.1%} {r / max(s, 1):5.1%}" for s, n, r in counts))
