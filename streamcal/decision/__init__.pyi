@@ -23,6 +23,7 @@ from streamcal.decision.maximization import expected_utility as expected_utility
 from streamcal.decision.maximization import maximize as maximize
 from streamcal.decision.maximization import utility_curve as utility_curve
 from streamcal.decision.metric import Metric as Metric
+from streamcal.decision.prediction_sets import PredictionSetClassifier as PredictionSetClassifier
 from streamcal.decision.stream import MicroBatcher as MicroBatcher
 from streamcal.decision.stream import evaluate as evaluate
 

@@ -1,0 +1,322 @@
+"""A river model that predicts sets of labels, so that a given share of them has the true label.
+
+A label is in the set if its score is high enough, and one threshold for all samples is moved after
+each label: down after a miss, up after a hit. Its steps are so small beside each other that misses
+must come at the rate that is asked for, whatever the model and the stream do.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, get_args
+
+from river import base
+from river.base.typing import ClfTarget
+
+from streamcal._advice import shown
+from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
+from streamcal._validation import as_within, check_choice, check_label, check_mapping
+from streamcal.decision.classifier import predict_again, probabilities_in
+from streamcal.wrappers.checks import (
+    as_probabilities_of_labels,
+    check_classifier,
+    check_probabilities,
+    check_served,
+)
+from streamcal.wrappers.routing import AnyClassifier, Features, Routing
+
+Score = Literal["lac", "aps"]
+_SCORES = get_args(Score)
+# Roots of the thresholds above which no set has a second label: of two labels, one has at most ½.
+_HIGHEST = {"lac": math.sqrt(0.5), "aps": 1.0}
+
+
+class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
+    r"""Predict a set of labels that holds the true one as often as ``coverage`` says.
+
+    Parameters
+    ----------
+    classifier : river classifier or pipeline
+        A classifier with probabilities, preferably calibrated, such as
+        `streamcal.CalibratedClassifier`. It is not copied.
+    coverage : float
+        The share of sets that are to hold the true label, in (0, 1).
+    score : {"lac", "aps"}
+        What the threshold cuts off. "lac" is the probability of a label, which gives the smallest
+        sets [1]_. "aps" is the probability of the label and of all less probable ones, so that
+        sets grow where the model is unsure, and misses are spread more evenly over easy and
+        difficult samples [2]_. It is not randomised: the threshold is learned, so that sets are no
+        larger on average than ``coverage`` needs.
+    step : float
+        How far the threshold moves, in (0, 1]. A longer step follows changes faster and keeps the
+        coverage more closely; its sets are a little larger.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``classifier`` is not a classifier with probabilities, or another argument is not as
+        described.
+
+    Notes
+    -----
+    **The promise.** Let :math:`c` be the coverage, :math:`s` the step. On any stream, of any model,
+    at any time, the number of misses among the first :math:`n` labels is at most
+
+    .. math:: (1 - c)\,n + \sqrt{1 - c}\,/\,s + 1 + u,
+
+    and in any stretch of :math:`n` labels that starts later at most :math:`(1 - c)\,n + 1/s + 1 +
+    u`. Here :math:`u` is the number of misses that no set could avoid: the classifier did not know
+    the label. They count as misses, and the other sets make up for them as far as they can. With
+    late labels, add the greatest number of sets that waited for their labels at one time. With the
+    defaults that is 64 misses above one in ten, 1,064 in 10,000.
+
+    There may be fewer misses, too, but only where no set could be smaller. A set always has the
+    most probable label, and the threshold does not rise above the height from which sets have no
+    other. If the most probable label is right more often than ``coverage`` asks for, then so are
+    the sets, each of one label. With m samples that were learned at that height there are at least
+    :math:`(1 - c)(n - m) - 1/s - 1` misses.
+
+    **The rule.** The threshold is :math:`\max(\theta, 0)^2`, and at 0 a set has all labels. After
+    each label :math:`\theta` grows by :math:`s\,(1 - c)`, or after a miss falls by :math:`s\,c`.
+    At the start it is :math:`\sqrt{1 - c}`. This is adaptive conformal inference [3]_ by gradient
+    steps of constant length [4]_, for the root of a probability: the same step is then fine for
+    low thresholds, and not slow for high ones. The bounds follow from the sum of the steps, since
+    no set is missed, but for unknown labels, while :math:`\theta` is below 0.
+
+    Predicting changes nothing. `learn_one` repeats the set of `predict_set_one`. If labels come
+    late, pass the set that was served as ``decided``; else the promise is about the repeated sets.
+    `predict_set_one` and `predict_proba_one` both ask the classifier for probabilities: with a
+    `CalibratedClassifier`, which remembers its predictions until their labels come, call one of
+    them for a sample.
+
+    References
+    ----------
+    .. [1] Sadinle, Lei & Wasserman, *Least Ambiguous Set-Valued Classifiers with Bounded Error
+       Levels*, Journal of the American Statistical Association 114, 2019.
+    .. [2] Romano, Sesia & Candès, *Classification with Valid and Adaptive Coverage*, NeurIPS 2020.
+    .. [3] Gibbs & Candès, *Adaptive Conformal Inference Under Distribution Shift*, NeurIPS 2021,
+       Proposition 4.1.
+    .. [4] Angelopoulos, Barber & Bates, *Online Conformal Prediction with Decaying Step Sizes*,
+       ICML 2024, section 2.
+
+    Examples
+    --------
+    >>> from river import datasets, naive_bayes
+    >>> from streamcal import CalibratedClassifier
+    >>> model = PredictionSetClassifier(CalibratedClassifier(naive_bayes.GaussianNB()), 0.95)
+    >>> sizes = []
+    >>> for x, y in datasets.ImageSegments():
+    ...     sizes.append(len(model.predict_set_one(x)))
+    ...     model.learn_one(x, y)
+    >>> model.n_samples, model.n_misses, round(sum(sizes) / len(sizes), 2)
+    (2310, 90, 1.68)
+    """
+
+    def __init__(
+        self,
+        classifier: AnyClassifier,
+        coverage: float = 0.9,
+        *,
+        score: Score = "lac",
+        step: float = 0.005,
+    ) -> None:
+        check_classifier(classifier)
+        self._coverage = as_within(coverage, "coverage", "(0, 1)")
+        check_choice(score, "score", _SCORES)
+        self._step = as_within(step, "step", "(0, 1]")
+        self.classifier = classifier
+        self.coverage = coverage
+        self.score = score
+        self.step = step
+        self._set_routes(classifier, "learn_one", "predict_one", "predict_proba_one")
+        self._highest = _HIGHEST[score]
+        root = min(math.sqrt(1.0 - self._coverage), self._highest)
+        # θ, and how many labels came and were missed: replaced as one, so that no signal parts it.
+        self._learned = (root, 0, 0)
+
+    _given = ("classifier",)
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        root, n_samples, n_misses = self._learned
+        return {"root": root, "n_samples": n_samples, "n_misses": n_misses}, {}
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        n_samples = as_int(fields["n_samples"], "n_samples")
+        n_misses = as_int(fields["n_misses"], "n_misses", most=n_samples)
+        lowest = -self._step * (n_samples + 1)
+        root = as_float(fields["root"], "root", lowest, self._highest)
+        self._learned = (root, n_samples, n_misses)
+
+    @property
+    def _wrapped_model(self) -> AnyClassifier:
+        return self.classifier
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, naive_bayes, preprocessing
+
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+        yield {"classifier": naive_bayes.GaussianNB(), "score": "aps"}
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a label is in the set, in [0, 1]; at 0 all labels are.
+
+        For "lac" it is a probability; for "aps" the probability of a label and of all less probable
+        ones.
+        """
+        return max(self._learned[0], 0.0) ** 2
+
+    @property
+    def n_samples(self) -> int:
+        """How many labels were learned."""
+        return self._learned[1]
+
+    @property
+    def n_misses(self) -> int:
+        """How many of them were not in their set."""
+        return self._learned[2]
+
+    def decide(self, probabilities: Mapping[ClfTarget, float]) -> list[ClfTarget]:
+        """Return the set for a classifier's probabilities by label, as `predict_set_one` does.
+
+        Examples
+        --------
+        >>> from river import naive_bayes
+        >>> model = PredictionSetClassifier(naive_bayes.GaussianNB(), 0.9)
+        >>> model.decide({"cat": 0.15, "dog": 0.8, "cow": 0.05})
+        ['dog', 'cat']
+        >>> PredictionSetClassifier(naive_bayes.GaussianNB(), 0.7).decide({"cat": 0.2, "dog": 0.8})
+        ['dog']
+        """
+        check_mapping(probabilities)
+        check_probabilities(probabilities)
+        return self._set_of(probabilities)
+
+    def _set_of(self, probabilities: Mapping[ClfTarget, float]) -> list[ClfTarget]:
+        """Return the labels whose score is above the threshold; always the most probable one."""
+        if not probabilities:
+            return []
+        ranked = sorted(probabilities.items(), key=lambda item: item[1], reverse=True)
+        if self._learned[0] <= 0.0:
+            return [label for label, _ in ranked]
+        threshold, left, is_mass = self.threshold, 1.0, self.score == "aps"
+        chosen: list[ClfTarget] = []
+        for label, p in ranked:
+            if chosen and (left if is_mass else p) <= threshold:
+                break
+            chosen.append(label)
+            left -= p
+        return chosen
+
+    def predict_set_one(self, x: Features, **kwargs: Any) -> list[ClfTarget]:
+        """Return the labels that one may be, the most probable first.
+
+        It is a list, so that it can be shown, shortened and stored in this order.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        **kwargs
+            For the classifier, if its ``predict_proba_one`` accepts them.
+
+        Returns
+        -------
+        list of labels
+            At least the most probable label; empty only while the classifier knows no label.
+
+        Raises
+        ------
+        ValueError
+            If the classifier's probabilities are not in [0, 1], or one of its labels is NaN.
+        """
+        raw = self.predict_proba_one(x, **kwargs)
+        check_mapping(raw)
+        check_probabilities(raw, x)
+        return self._set_of(raw)
+
+    def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
+        """Return the classifier's own label: usually the first one of the set."""
+        label: ClfTarget | None = self._call("predict_one", x, **kwargs)
+        return label
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return the classifier's own probabilities."""
+        answer: dict[ClfTarget, float] = self._call("predict_proba_one", x, **kwargs)
+        return answer
+
+    def learn_one(
+        self,
+        x: Features,
+        y: ClfTarget,
+        *,
+        served: Any = None,
+        decided: Collection[ClfTarget] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Predict the set for ``x``, teach the classifier, and move the threshold.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label. One that the classifier does not know is a miss.
+        served : mapping from label to probability, or Served, optional
+            The probabilities when the sample was served; by default they are computed again, unless
+            ``decided`` is given. A result of `CalibratedClassifier.serve_one` is passed on to that
+            classifier.
+        decided : list of labels, optional
+            The set that was served; by default it is predicted again.
+        **kwargs
+            The classifier gets those that its ``learn_one`` takes, such as a weight ``w``. Each
+            set counts once, for any weight.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``served`` is no
+            mapping from labels to probabilities, or ``decided`` is no collection of labels.
+            Nothing has been learned then.
+        """
+        check_label(y)
+        raw: Mapping[ClfTarget, float] = {}
+        if served is not None:
+            given = probabilities_in(served)
+            raw = as_probabilities_of_labels(given)
+            check_served(raw, ())
+            if given is not served:
+                kwargs["served"] = served
+        elif decided is None:
+            raw = predict_again(self.classifier, x)
+            check_mapping(raw)
+            check_probabilities(raw, x)
+        labels = self._set_of(raw) if decided is None else _as_labels(decided)
+        is_known = y in raw if raw else bool(labels)
+        learned = self._learned_with(y not in labels, is_known)
+        self._call("learn_one", x, y, **kwargs)
+        self._learned = learned  # only now: if the model raises, nothing is counted
+
+    def _learned_with(self, is_miss: bool, is_known: bool) -> tuple[float, int, int]:
+        """Return θ and the counts after one more label; see the class for the rule."""
+        root, n_samples, n_misses = self._learned
+        if not is_miss:
+            root = min(root + self._step * (1.0 - self._coverage), self._highest)
+        else:
+            lower = root - self._step * self._coverage
+            # All sets are full below 0. If θ sank there by labels that no set can have, sets would
+            # remain full for long afterwards.
+            root = lower if is_known else max(lower, min(root, 0.0))
+        return root, n_samples + 1, n_misses + is_miss
+
+
+def _as_labels(decided: Any) -> list[Any]:
+    """Return the labels of a served set, or raise."""
+    if isinstance(decided, str | bytes | Mapping) or not isinstance(decided, Collection):
+        raise TypeError(
+            f"`decided` must be the labels of the set that was served, got {shown(decided)}"
+        )
+    labels = list(decided)
+    for label in labels:
+        check_label(label, "decided")
+    return labels
