@@ -66,6 +66,7 @@ TASKS = {
         "PAVStack",
     ],
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
+    "Predict a set of labels": ["decision.PredictionSetClassifier"],
     "Predict grades": [
         "optimal_thresholds",
         "StreamingThresholds",

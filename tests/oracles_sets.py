@@ -1,5 +1,6 @@
 """Prediction sets by the definitions: exact numbers, and all steps taken again for each set."""
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,8 +23,8 @@ def scores(probabilities: Mapping[Any, float], score: str) -> dict[Any, Fraction
 
 def root_after(steps: Sequence[Step], coverage: float, score: str, step: float) -> float:
     """Return the root of the threshold, below 0 if sets are full, after all these labels."""
-    highest = 0.5**0.5 if score == "lac" else 1.0
-    root = min((1.0 - coverage) ** 0.5, highest)
+    highest = math.sqrt(0.5) if score == "lac" else 1.0
+    root = min(math.sqrt(1.0 - coverage), highest)
     for missed, could_hit in steps:
         if not missed:
             root = min(highest, root + step * (1.0 - coverage))

@@ -51,5 +51,6 @@ def test_public_names_do_not_grow_in_number():
     """Ask who would type a new one; where fewer are left, lower the number."""
     # The last ones are `read_export`, with which a map in JSON is read, and what people type whose
     # labels are few or late: `ExpectedMetric`, `expected_metric`, `AuditSampler`, `AuditedMean`,
-    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`.
-    assert len(counts.public_names()) <= 145
+    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; `PredictionSetClassifier` for
+    # whoever wants several labels where one would be wrong too often.
+    assert len(counts.public_names()) <= 146

@@ -31,6 +31,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator, hedged
+from streamcal.decision import PredictionSetClassifier
 from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store
 from tests import programs
 from tests.fixed_model import FixedModel
@@ -398,7 +399,11 @@ def test_a_model_that_raises_leaves_counts_and_calibrators_as_they_were() -> Non
             super().learn_one(x, y, w)
 
     inner = Broken()
-    models: list[Any] = [CalibratedClassifier(inner), DecisionClassifier(inner, "f1")]
+    models: list[Any] = [
+        CalibratedClassifier(inner),
+        DecisionClassifier(inner, "f1"),
+        PredictionSetClassifier(inner),
+    ]
     for model in models:
         for i in range(5):
             model.learn_one({"a": i / 5}, i > 2)

@@ -7,6 +7,7 @@ must come at the rate that is asked for, whatever the model and the stream do.
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 from river import base
@@ -14,8 +15,10 @@ from river.base.typing import ClfTarget
 
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
-from streamcal._validation import as_within, check_choice, check_label, check_mapping
+from streamcal._validation import as_within, check_choice, check_count, check_label, check_mapping
+from streamcal._whole import do_all
 from streamcal.decision.classifier import predict_again, probabilities_in
+from streamcal.wrappers._memory import PredictionMemory, Remembered
 from streamcal.wrappers.checks import (
     as_probabilities_of_labels,
     check_classifier,
@@ -49,6 +52,8 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     step : float
         How far the threshold moves, in (0, 1]. A longer step follows changes faster and keeps the
         coverage more closely; its sets are a little larger.
+    remember : int
+        How many of the latest sets are remembered until their labels arrive.
 
     Raises
     ------
@@ -82,11 +87,13 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     low thresholds, and not slow for high ones. The bounds follow from the sum of the steps, since
     no set is missed, but for unknown labels, while :math:`\theta` is below 0.
 
-    Predicting changes nothing. `learn_one` repeats the set of `predict_set_one`. If labels come
-    late, pass the set that was served as ``decided``; else the promise is about the repeated sets.
-    `predict_set_one` and `predict_proba_one` both ask the classifier for probabilities: with a
-    `CalibratedClassifier`, which remembers its predictions until their labels come, call one of
-    them for a sample.
+    A label counts for the set that was served. `predict_set_one` remembers it, and `learn_one`
+    finds it by the features, by the rules of `CalibratedClassifier`. If features cannot be
+    compared, or the process may end before the label arrives, pass the set as ``decided``. Without
+    both, the set is predicted again, and the promise is about that set.
+
+    Each of the methods that predict asks the classifier for its probabilities: with a
+    `CalibratedClassifier`, which remembers its predictions, too, call one of them for a sample.
 
     References
     ----------
@@ -118,20 +125,24 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         *,
         score: Score = "lac",
         step: float = 0.005,
+        remember: int = 10_000,
     ) -> None:
         check_classifier(classifier)
-        self._coverage = as_within(coverage, "coverage", "(0, 1)")
+        self._coverage = _as_coverage(coverage)
         check_choice(score, "score", _SCORES)
         self._step = as_within(step, "step", "(0, 1]")
+        check_count(remember, "remember", 0)
         self.classifier = classifier
         self.coverage = coverage
         self.score = score
         self.step = step
-        self._set_routes(classifier, "learn_one", "predict_one", "predict_proba_one")
+        self.remember = remember
+        self._set_routes(classifier, "learn_one", "predict_proba_one")
         self._highest = _HIGHEST[score]
         root = min(math.sqrt(1.0 - self._coverage), self._highest)
         # θ, and how many labels came and were missed: replaced as one, so that no signal parts it.
         self._learned = (root, 0, 0)
+        self._memory = PredictionMemory(remember)
 
     _given = ("classifier",)
 
@@ -192,21 +203,18 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         check_probabilities(probabilities)
         return self._set_of(probabilities)
 
-    def _set_of(self, probabilities: Mapping[ClfTarget, float]) -> list[ClfTarget]:
+    def _set_of(self, raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
         """Return the labels whose score is above the threshold; always the most probable one."""
-        if not probabilities:
-            return []
-        ranked = sorted(probabilities.items(), key=lambda item: item[1], reverse=True)
+        labels = _ranked(raw)
         if self._learned[0] <= 0.0:
-            return [label for label, _ in ranked]
+            return labels
         threshold, left, is_mass = self.threshold, 1.0, self.score == "aps"
-        chosen: list[ClfTarget] = []
-        for label, p in ranked:
-            if chosen and (left if is_mass else p) <= threshold:
-                break
-            chosen.append(label)
+        for size, label in enumerate(labels):
+            p = raw[label]
+            if size and (left if is_mass else p) <= threshold:
+                return labels[:size]
             left -= p
-        return chosen
+        return labels
 
     def predict_set_one(self, x: Features, **kwargs: Any) -> list[ClfTarget]:
         """Return the labels that one may be, the most probable first.
@@ -231,19 +239,22 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             If the classifier's probabilities are not in [0, 1], or one of its labels is NaN.
         """
         raw = self.predict_proba_one(x, **kwargs)
-        check_mapping(raw)
-        check_probabilities(raw, x)
-        return self._set_of(raw)
+        labels = self._set_of(raw)
+        if self.remember:
+            self._memory.add(x, Remembered(dict(raw), None, 0, None, len(labels)), _no_ticket)
+        return labels
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
-        """Return the classifier's own label: usually the first one of the set."""
-        label: ClfTarget | None = self._call("predict_one", x, **kwargs)
-        return label
+        """Return the most probable label, the first one of the set; None if there is none."""
+        labels = _ranked(self.predict_proba_one(x, **kwargs))
+        return labels[0] if labels else None
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the classifier's own probabilities."""
-        answer: dict[ClfTarget, float] = self._call("predict_proba_one", x, **kwargs)
-        return answer
+        raw: dict[ClfTarget, float] = self._call("predict_proba_one", x, **kwargs)
+        check_mapping(raw)
+        check_probabilities(raw, x)
+        return raw
 
     def learn_one(
         self,
@@ -254,7 +265,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         decided: Collection[ClfTarget] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Predict the set for ``x``, teach the classifier, and move the threshold.
+        """Teach the classifier, and move the threshold by whether the set has the label.
 
         Parameters
         ----------
@@ -263,11 +274,11 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         y : bool, int or str
             The label. One that the classifier does not know is a miss.
         served : mapping from label to probability, or Served, optional
-            The probabilities when the sample was served; by default they are computed again, unless
-            ``decided`` is given. A result of `CalibratedClassifier.serve_one` is passed on to that
-            classifier.
+            The probabilities when the sample was served. A result of
+            `CalibratedClassifier.serve_one` is passed on to that classifier.
         decided : list of labels, optional
-            The set that was served; by default it is predicted again.
+            The set that was served. Without it, that of ``served``; without both, the set that is
+            remembered for these features; if there is none, it is predicted again.
         **kwargs
             The classifier gets those that its ``learn_one`` takes, such as a weight ``w``. Each
             set counts once, for any weight.
@@ -280,22 +291,31 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             Nothing has been learned then.
         """
         check_label(y)
+        found = self._memory.find(x)
         raw: Mapping[ClfTarget, float] = {}
+        size: int | None = None
         if served is not None:
             given = probabilities_in(served)
             raw = as_probabilities_of_labels(given)
             check_served(raw, ())
             if given is not served:
                 kwargs["served"] = served
+        elif found is not None:
+            raw, size = found.prediction.raw, found.prediction.set_size
         elif decided is None:
             raw = predict_again(self.classifier, x)
             check_mapping(raw)
             check_probabilities(raw, x)
-        labels = self._set_of(raw) if decided is None else _as_labels(decided)
+        if decided is not None:
+            labels = _as_labels(decided)
+        else:
+            labels = self._set_of(raw) if size is None else _ranked(raw)[:size]
         is_known = y in raw if raw else bool(labels)
         learned = self._learned_with(y not in labels, is_known)
         self._call("learn_one", x, y, **kwargs)
-        self._learned = learned  # only now: if the model raises, nothing is counted
+        # Only now: if the model raises, nothing is counted.
+        take = () if found is None else self._memory.take_steps((found,))
+        do_all(*take, partial(setattr, self, "_learned", learned))
 
     def _learned_with(self, is_miss: bool, is_known: bool) -> tuple[float, int, int]:
         """Return θ and the counts after one more label; see the class for the rule."""
@@ -308,6 +328,24 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             # remain full for long afterwards.
             root = lower if is_known else max(lower, min(root, 0.0))
         return root, n_samples + 1, n_misses + is_miss
+
+
+def _ranked(raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
+    """Return labels, the most probable one first; ties in the order of the classifier."""
+    return sorted(raw, key=raw.__getitem__, reverse=True)
+
+
+def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> None:
+    """Return the ticket of a prediction that waits: no calibrator needs one."""
+
+
+def _as_coverage(coverage: Any) -> float:
+    """Return the share of sets that are to hold their label, or raise."""
+    try:
+        return as_within(coverage, "coverage", "(0, 1)")
+    except ValueError as error:
+        hint = "; divide percentages by 100" if 1.0 < coverage < 100.0 else ""
+        raise ValueError(f"{error}{hint}") from None
 
 
 def _as_labels(decided: Any) -> list[Any]:
