@@ -1,8 +1,9 @@
 """A river model that predicts sets of labels, so that a given share of them has the true label.
 
-A label is in the set if its score is high enough, and one threshold for all samples is moved after
-each label: down after a miss, up after a hit. Its steps are so small beside each other that misses
-must come at the rate that is asked for, whatever the model and the stream do.
+A label is in the set if its score is above a threshold, which is the same for all samples. After
+each label it moves, down after a miss and up after a hit. It cannot leave [0, 1] for long, so its
+steps must nearly balance, and their lengths are such that they do so if misses come at the rate that
+is asked for. That holds whatever the model and the stream do.
 """
 
 import math
@@ -18,6 +19,7 @@ from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
 from streamcal._validation import as_within, check_choice, check_count, check_label, check_mapping
 from streamcal._whole import do_all
 from streamcal.decision.classifier import predict_again, probabilities_in
+from streamcal.kernels.plain import are_probabilities
 from streamcal.wrappers._memory import PredictionMemory, Remembered
 from streamcal.wrappers.checks import (
     as_probabilities_of_labels,
@@ -72,18 +74,18 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     u`. Here :math:`u` is the number of misses that no set could avoid: the classifier did not know
     the label. They count as misses, and the other sets make up for them as far as they can. With
     late labels, add the greatest number of sets that waited for their labels at one time. With the
-    defaults that is 64 misses above one in ten, 1,064 in 10,000.
+    defaults there are at most 1,064 misses among the first 10,000 labels.
 
-    There may be fewer misses, too, but only where no set could be smaller. A set always has the
-    most probable label, and the threshold does not rise above the height from which sets have no
-    other. If the most probable label is right more often than ``coverage`` asks for, then so are
-    the sets, each of one label. With m samples that were learned at that height there are at least
-    :math:`(1 - c)(n - m) - 1/s - 1` misses.
+    There are fewer misses only where no set could be smaller. A set always has the most probable
+    label, and the threshold does not rise above the height from which on sets have no other. If the
+    most probable label is right more often than ``coverage`` asks for, then so are the sets, each
+    of one label. If the threshold was at that height after :math:`m` of the labels, there are at
+    least :math:`(1 - c)(n - m) - 1/s - 1` misses.
 
     **The rule.** The threshold is :math:`\max(\theta, 0)^2`, and at 0 a set has all labels. After
     each label :math:`\theta` grows by :math:`s\,(1 - c)`, or after a miss falls by :math:`s\,c`.
     At the start it is :math:`\sqrt{1 - c}`. This is adaptive conformal inference [3]_ by gradient
-    steps of constant length [4]_, for the root of a probability: the same step is then fine for
+    steps of constant size [4]_, for the root of a probability: the same step is then fine for
     low thresholds, and not slow for high ones. The bounds follow from the sum of the steps, since
     no set is missed, but for unknown labels, while :math:`\theta` is below 0.
 
@@ -103,7 +105,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     .. [3] Gibbs & Candès, *Adaptive Conformal Inference Under Distribution Shift*, NeurIPS 2021,
        Proposition 4.1.
     .. [4] Angelopoulos, Barber & Bates, *Online Conformal Prediction with Decaying Step Sizes*,
-       ICML 2024, section 2.
+       ICML 2024, section 1.
 
     Examples
     --------
@@ -199,8 +201,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         >>> PredictionSetClassifier(naive_bayes.GaussianNB(), 0.7).decide({"cat": 0.2, "dog": 0.8})
         ['dog']
         """
-        check_mapping(probabilities)
-        check_probabilities(probabilities)
+        _check(probabilities)
         return self._set_of(probabilities)
 
     def _set_of(self, raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
@@ -252,8 +253,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return the classifier's own probabilities."""
         raw: dict[ClfTarget, float] = self._call("predict_proba_one", x, **kwargs)
-        check_mapping(raw)
-        check_probabilities(raw, x)
+        _check(raw, x)
         return raw
 
     def learn_one(
@@ -304,8 +304,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             raw, size = found.prediction.raw, found.prediction.set_size
         elif decided is None:
             raw = predict_again(self.classifier, x)
-            check_mapping(raw)
-            check_probabilities(raw, x)
+            _check(raw, x)
         if decided is not None:
             labels = _as_labels(decided)
         else:
@@ -328,6 +327,14 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             # remain full for long afterwards.
             root = lower if is_known else max(lower, min(root, 0.0))
         return root, n_samples + 1, n_misses + is_miss
+
+
+def _check(raw: Any, x: Any = None) -> None:
+    """Raise unless these are probabilities of labels; ``x`` are the features, if they are known."""
+    if type(raw) is dict and are_probabilities(raw):  # obviously
+        return
+    check_mapping(raw)
+    check_probabilities(raw, x)
 
 
 def _ranked(raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
