@@ -1,9 +1,9 @@
 """A river model that predicts sets of labels, so that a given share of them has the true label.
 
 A label is in the set if its score is above a threshold, which is the same for all samples. After
-each label it moves, down after a miss and up after a hit. It cannot leave [0, 1] for long, so its
-steps must nearly balance, and their lengths are such that they do so if misses come at the rate that
-is asked for. That holds whatever the model and the stream do.
+each label the threshold moves, down after a miss and up after a hit. It cannot leave [0, 1] for
+long, so its steps must nearly balance, and their sizes are such that they do so if misses come at
+the rate that is asked for. That holds whatever the model and the stream do.
 """
 
 import math
