@@ -28,7 +28,7 @@ from streamcal import CalibratedClassifier, HedgedCalibrator, Served
 from streamcal._whole import do_all
 from streamcal.calibration.tickets import Ticket
 from streamcal.wrappers import _features, _memory
-from streamcal.wrappers._memory import PredictionMemory, Remembered
+from streamcal.wrappers.memory import PredictionMemory, Remembered
 from tests.contract import state
 
 

@@ -20,13 +20,13 @@ from streamcal._validation import as_within, check_choice, check_count, check_la
 from streamcal._whole import do_all
 from streamcal.decision.classifier import predict_again, probabilities_in
 from streamcal.kernels.plain import are_probabilities
-from streamcal.wrappers._memory import PredictionMemory, Remembered
 from streamcal.wrappers.checks import (
     as_probabilities_of_labels,
     check_classifier,
     check_probabilities,
     check_served,
 )
+from streamcal.wrappers.memory import PredictionMemory, Remembered
 from streamcal.wrappers.routing import AnyClassifier, Features, Routing
 
 Score = Literal["lac", "aps"]
