@@ -1,6 +1,6 @@
 """Calibration for all samples, where only some are labelled and the score or a segment decides.
 
-    python benchmarks/selected_labels.py
+    python benchmarks/selected_labels.py [--late 0]
 
 Seven kinds of generated streams of 20,000 samples, each with three selections of what is always
 labelled: samples of a high score, samples of one of three segments that the score does not know,
@@ -13,18 +13,22 @@ calibrators are the default hedge:
 * weighted: a hedge that learns these labels with the weights floor / propensity;
 * no propensities: a hedge that learns them as they come.
 
-Each number is the log loss of all samples, labelled or not, predicted before their label. The last
-column is that of the true probabilities.
+Labels come ``--late`` samples after their sample, by default at once; all learn them with the
+tickets of what was served. Each number is the log loss of all samples, labelled or not, predicted
+before their label. The last column is that of the true probabilities.
 """
 
+import argparse
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 from scipy.special import expit, logit
-from streams import Vector, log_loss
+from streams import Vector, log_loss, serve
 
 from streamcal import HedgedCalibrator
 from streamcal.calibration import AuditedCalibrator
+from streamcal.calibration.tickets import Ticket
 from streamcal.monitoring import AuditSampler
 
 N = 20_000
@@ -62,33 +66,42 @@ def selections(
     yield "both", in_segments, ((segment == 0) & (scores >= 0.3)) | (scores >= 0.8)
 
 
-def served(scores: Vector, y: Vector, always: Vector) -> dict[str, Vector]:
+def served(scores: Vector, y: Vector, always: Vector, late: int) -> dict[str, Vector]:
     """Return what each calibrator serves."""
     sampler = AuditSampler(RATE, secret="selected labels", floor=FLOOR)
     audited = AuditedCalibrator(floor=FLOOR)
     weighted, plain = HedgedCalibrator(), HedgedCalibrator()
     answers = np.empty((3, N))
+    waiting: deque[tuple[float, float, float | None, list[Ticket | None]]] = deque()
     for i, (score, label) in enumerate(zip(scores.tolist(), y.tolist(), strict=True)):
-        p = audited.predict_one(score)
-        answers[:, i] = p, weighted.predict_one(score), plain.predict_one(score)
-        ask, propensity = (True, 1.0) if always[i] else sampler.audit_one(i, p)
-        if ask:
-            audited.learn_one(score, label, propensity=propensity)
-            weighted.learn_one(score, label, FLOOR / propensity)
-            plain.learn_one(score, label)
-    all_labels = HedgedCalibrator().predict_learn_many(scores, y)
+        found = [each.serve_one(score) for each in (audited, weighted, plain)]
+        answers[:, i] = [each.value for each in found]
+        ask, propensity = (True, 1.0) if always[i] else sampler.audit_one(i, found[0].value)
+        tickets = [each.ticket for each in found]
+        waiting.append((score, label, propensity if ask else None, tickets))
+        if len(waiting) <= late:
+            continue
+        score, label, asked, (first, second, third) = waiting.popleft()
+        if asked is not None:
+            audited.learn_one(score, label, ticket=first, propensity=asked)
+            weighted.learn_one(score, label, FLOOR / asked, ticket=second)
+            plain.learn_one(score, label, ticket=third)
+    all_labels = serve(HedgedCalibrator(), scores, y, late, tickets=True)
     return dict(zip(RULES[:-1], (scores, all_labels, *answers), strict=True))
 
 
 def main() -> None:
     """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--late", type=int, default=0)
+    late = parser.parse_args().late
     print(f"| stream, selection | {' | '.join(RULES)} |")
     print("|---|" + "--:|" * len(RULES))
     losses = []
     for name, scores, of_all in kinds():
         for selection, p, always in selections(scores, of_all):
             y = (np.random.default_rng(1).random(N) < p).astype(float)
-            answers = served(scores, y, always) | {"true": p}
+            answers = served(scores, y, always, late) | {"true": p}
             losses.append([log_loss(answers[rule], y) for rule in RULES])
             cells = " | ".join(f"{loss:.4f}" for loss in losses[-1])
             print(f"| {name}, {selection} | {cells} |", flush=True)

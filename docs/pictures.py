@@ -25,6 +25,7 @@ from moving_picture import drift
 import streamcal
 from streamcal.ordinal import CuSumRank
 from streamcal.plot import (
+    AccuracyCoverageDisplay,
     HedgeWeightsDisplay,
     ReliabilityDisplay,
     ThresholdDisplay,
@@ -262,6 +263,16 @@ def labels() -> Figure:
     return figure
 
 
+def coverage() -> Figure:
+    """The accuracy of the surest answers of a model, before and after calibration."""
+    model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    AccuracyCoverageDisplay.from_estimator(
+        model, datasets.Phishing(), level=0.9, target=0.95, ax=figure.subplots()
+    )
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure | str]] = {
     "pooling": pooling,
     "bridge": bridge,
@@ -273,6 +284,7 @@ PICTURES: dict[str, Callable[[], Figure | str]] = {
     "scikit-learn": scikit_learn,
     "maps": maps,
     "labels": labels,
+    "coverage": coverage,
     "drift": drift,
 }
 

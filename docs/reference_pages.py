@@ -66,6 +66,8 @@ TASKS = {
         "PAVStack",
     ],
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
+    "Ask people, at most so many times a day": ["decision.ReviewBudget"],
+    "Answer where it is sure, and ask elsewhere": ["decision.SelectiveClassifier"],
     "Predict a set of labels": ["decision.PredictionSetClassifier"],
     "Predict grades": [
         "optimal_thresholds",
@@ -84,6 +86,7 @@ TASKS = {
         "metrics.Multicalibration",
     ],
     "Draw calibration": ["plot.ReliabilityDisplay", "plot.MiscalibrationDisplay"],
+    "Draw how many answers are right": ["plot.AccuracyCoverageDisplay"],
     "Raise an alarm": [
         "monitoring.CalibrationTest",
         "monitoring.CalibrationDrift",

@@ -4,6 +4,7 @@ A message names the argument, the requirement and the value, in that order. Chec
 position of the first bad value, so that its row in a file can be found.
 """
 
+import json
 import math
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ MOST_COUNT = 2**53
 _FLOAT64 = np.dtype(np.float64)
 # The range of probabilities: sums of probabilities may leave [0, 1] by rounding errors.
 LEAST_PROBABILITY, MOST_PROBABILITY = -1e-9, 1.0 + 1e-9
+_MOST_BITS = 14_284  # of an int with 4,300 digits, the most that Python reads
 SHORTEST_HALF_LIFE = 0.1  # a sample reduces earlier weights by a factor of 2**10 at most
 
 
@@ -109,6 +111,27 @@ def as_probability(value: Any, name: str = "score") -> float:
         return min(max(p, 0.0), 1.0)
     hint = about_probability(p, name)
     raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}{hint}")
+
+
+def as_propensity(propensity: Any, floor: float) -> float:
+    """Return the probability with which a label was asked for, or raise.
+
+    Examples
+    --------
+    >>> as_propensity(1, 0.02)
+    1.0
+    """
+    if propensity is None:
+        raise TypeError(
+            "`propensity` must be the probability with which the label was asked for, got None;"
+            " pass propensity=1.0 for a sample that is always labelled"
+        )
+    number = as_number(propensity, "propensity")
+    if not floor <= number <= 1.0:
+        raise ValueError(
+            f"`propensity` must be from {floor:g}, the `floor`, to 1, got {propensity}"
+        )
+    return number
 
 
 def check_mapping(raw: Any) -> None:
@@ -509,6 +532,20 @@ def decay_per_sample(half_life: float | None) -> float:
     return 1.0 if half_life is None else float(0.5 ** (1.0 / half_life))
 
 
+def as_category(value: Any, field: str) -> Any:
+    """Return a value of a field as plain text, number or None (also for NaN and NA), or raise."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, str):
+        return plain
+    if plain is None or is_na(plain):
+        return None
+    if not isinstance(plain, int | float):
+        raise TypeError(
+            f"the value of the field {field!r} must be text, a number or None, got {value!r}"
+        )
+    return plain if plain == plain else None
+
+
 def is_na(value: Any) -> bool:
     """Return whether a value is the NA of pandas, which stands for a missing one.
 
@@ -520,3 +557,36 @@ def is_na(value: Any) -> bool:
     """
     library = sys.modules.get("pandas")  # whoever passes its NA has imported it
     return library is not None and value is getattr(library, "NA", library)
+
+
+def as_key(key: Any) -> Any:
+    """Return the key of a decision, the same for keys that are equal, or raise.
+
+    Examples
+    --------
+    >>> as_key(("a", 1.0)), as_key(True)
+    (('a', 1), 1)
+    """
+    if isinstance(key, tuple):
+        return tuple(None if part is None else as_key(part) for part in key)
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, str):
+        key = str.__str__(key)  # a member of a StrEnum is equal to its text, but is shown otherwise
+    elif isinstance(key, int) or (isinstance(key, float) and key.is_integer()):
+        key = int(key)  # True is 1
+    elif not isinstance(key, float) or key != key:
+        raise TypeError(f"`key` must be text, a number or a tuple of these, got {key!r}")
+    check_kept(key, "key")
+    return key
+
+
+def check_kept(value: Any, name: str) -> None:
+    """Raise unless a state, which is JSON, can hold text or an int."""
+    if isinstance(value, str) and not value.isascii() and json.loads(json.dumps(value)) != value:
+        raise ValueError(f"`{name}` must have no surrogate pairs, got {value!r}")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError(
+            f"`{name}` must have numbers of at most 4,300 digits, got an int of"
+            f" {value.bit_length():,} bits"
+        )

@@ -60,7 +60,13 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.decision import Metric, PredictionSetClassifier, goals
+from streamcal.decision import (
+    Metric,
+    PredictionSetClassifier,
+    ReviewBudget,
+    SelectiveClassifier,
+    goals,
+)
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.expiry import Expiry
@@ -203,6 +209,11 @@ def compared(comparison: ForecastComparison, i: int) -> None:
 
 def chosen(sampler: AuditSampler, i: int) -> None:
     sampler.audit_one((i % 90, "a"), SCORES[i], {"country": "abc"[i % 3] if i % 4 else None})
+
+
+def budgeted(budget: ReviewBudget, i: int) -> None:
+    t = datetime(2024, 3, 1) + timedelta(hours=1.7 * i - 40.0 * (i % 9 == 0))
+    budget.ask_one((i % 90, "a"), SCORES[i], t=t)
 
 
 def audited_labels(calibrator: AuditedCalibrator, i: int) -> None:
@@ -386,6 +397,16 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda: EUMThreshold(half_life=timedelta(hours=1)), timed),
         Example(lambda: EUMThreshold(window=timedelta(hours=1)), timed),
     ],
+    "SelectiveClassifier": [
+        Example(lambda: SelectiveClassifier(logistic()), truths, of_logistic),
+        Example(
+            lambda: SelectiveClassifier(
+                logistic(), "precision", 0.6, confidence=0.6, floor=0.5, segments=["b"]
+            ),
+            truths,
+            of_logistic,
+        ),
+    ],
     "FractionalLinear": [
         Example(lambda: goals.FractionalLinear((0, 2, 0, 0), (0, 0, 1, 1)), nothing)
     ],
@@ -412,6 +433,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "AuditedMean": [Example(lambda: AuditedMean(high=2.0), audited)],
     "AuditedMetric": [Example(lambda: AuditedMetric("recall"), audited_ratio)],
+    "ReviewBudget": [Example(lambda: ReviewBudget(5, remember=50), budgeted)],
     "ForecastComparison": [Example(ForecastComparison, compared)],
     "IsotonicCalibrator": [
         Example(lambda: IsotonicCalibrator(), binary),
@@ -878,6 +900,13 @@ def use(learner: Any) -> None:
             audit = learner.audit_one(i, SCORES[i], dict.fromkeys(learner.fields, i % 3))
             assert 0.0 < audit.propensity <= 1.0
         assert learner.n_asked <= learner.n_samples
+    elif isinstance(learner, ReviewBudget):
+        t = when(learner)["t"]
+        for days in range(12):
+            later = t + (86_400.0 * days if isinstance(t, float) else timedelta(days=days))
+            asks = [learner.ask_one((days, i), SCORES[i], t=later) for i in range(20)]
+            assert sum(asks) <= learner.per_day
+        assert learner.n_asked <= learner.n_samples
     elif isinstance(learner, AuditedMean):
         for i in range(20):
             learner.update(learner.low, learner.high if i % 3 == 0 else None, 0.7)
@@ -1126,6 +1155,12 @@ def use_wrapper(learner: Any) -> None:
         if isinstance(learner, DecisionClassifier):
             learner.learn_one(x, label, **when(learner))
             continue
+        if isinstance(learner, SelectiveClassifier):
+            sample = {**x, "b": i}
+            selection = learner.serve_one(sample)
+            propensity = None if learner.floor is None else 1.0
+            learner.learn_one(sample, label, served=selection, propensity=propensity)
+            continue
         check_shares(shares)
         learner.learn_one(x, label)
     if isinstance(learner, CalibratedClassifier):
@@ -1135,6 +1170,10 @@ def use_wrapper(learner: Any) -> None:
         learner.learn_many(frame, pd.Series([label] * 4)) if hasattr(
             learner.classifier, "learn_many"
         ) else None
+    elif isinstance(learner, SelectiveClassifier):
+        for promise in learner.promises.values():
+            assert promise.threshold >= 0.0
+            assert promise.n_errors <= promise.n_answers
     elif isinstance(learner, DecisionClassifier):
         assert all(count >= 0.0 for count in learner.counts)
         assert not math.isnan(learner.claim_gap)

@@ -1428,6 +1428,54 @@ def _add_decisions() -> None:
         cost=4.0,
     )
 
+    def selective(draw: Draw) -> Any:
+        confidence = draw.pick([None, 0.5, 0.9])
+        labels = draw.pick([(False, True), ("a", "b", "c")])
+        return decision.SelectiveClassifier(
+            Oracle(labels),
+            draw.pick(["accuracy", "precision"]),
+            draw.pick([0.5, 0.9]),
+            confidence=confidence,
+            floor=confidence and draw.pick([None, 0.5]),
+            segments=draw.pick([None, ("kind",)]),
+            pos_val=labels[-1],
+        )
+
+    def selective_sample(draw: Draw) -> dict[str, Any]:
+        return {**_sample(draw), "kind": draw.pick(["x", "y", None])}
+
+    def learn_selective(draw: Draw, learner: Any, held: list[Any]) -> None:
+        x, given = selective_sample(draw), dict[str, Any]()
+        if held and draw.chance(0.5):
+            x, given["served"] = held.pop(0)
+            answer = given["served"].answer
+        else:
+            answer = learner.predict_one(x)
+        if learner.floor is not None and answer is not None:
+            given["propensity"] = draw.pick([0.5, 1.0])
+        learner.learn_one(x, draw.pick(learner.classifier.labels), **given)
+
+    def serve_selective(draw: Draw, learner: Any, held: list[Any]) -> None:
+        x = selective_sample(draw)
+        held.append((x, learner.serve_one(x)))
+
+    def ask_selective(learner: Any) -> Any:
+        answers = [learner.predict_one({"p": p, "kind": "x"}) for p in GRID]
+        assert set(answers) <= {None, *learner.classifier.labels}
+        for promise in learner.promises.values():
+            assert promise.threshold >= 0.0
+            if promise.most_errors is not None:
+                assert promise.n_errors <= promise.most_errors
+        return answers, learner.promises
+
+    CASES[decision.SelectiveClassifier] = Case(
+        selective,
+        [learn_selective, learn_selective, serve_selective],
+        ask_selective,
+        given=lambda learner: {"classifier": learner.classifier},
+        cost=4.0,
+    )
+
     def push(draw: Draw, batcher: Any, held: list[Any]) -> None:
         held.append(len(held))
         released = batcher.push(_sample(draw), held[-1], float(len(held)))
@@ -1442,6 +1490,22 @@ def _add_decisions() -> None:
         [push],
         lambda batcher: None,
         cost=6.0,
+    )
+
+    def ask_person(draw: Draw, budget: Any, held: list[Any]) -> None:
+        budget.ask_one(draw.pick(range(40)), float(draw.score()), t=draw.time())
+
+    def ask_budget(budget: Any) -> Any:
+        assert 0 <= budget.n_asked <= budget.n_samples
+        twin = copy.deepcopy(budget)
+        asks = [twin.ask_one(("new", i), 0.5, t=3600.0 * i) for i in range(24)]
+        assert sum(asks) <= budget.per_day
+        return budget.n_asked, budget.n_samples, asks
+
+    CASES[decision.ReviewBudget] = Case(
+        lambda draw: decision.ReviewBudget(draw.pick([1, 5, 1_000]), remember=draw.pick([1, 20])),
+        [ask_person],
+        ask_budget,
     )
 
 

@@ -4,8 +4,10 @@ import copy
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import jax.numpy as jnp
@@ -224,6 +226,41 @@ def test_a_solve_that_fails_between_samples_warns_and_learning_goes_on() -> None
     assert calibrator.n_samples == 30
     with pytest.raises(ValueError, match="must have a derivative"):
         calibrator.solve()
+
+
+@pytest.mark.parametrize("window", [1_000, timedelta(days=1)])
+def test_a_signal_handler_that_learns_in_the_middle_of_a_call_harms_nothing(window: Any) -> None:
+    """At each line of the code that keeps the samples, a trace calls as a handler would."""
+    calibrator = AnytimeCalibrator("absolute", window=window, every=1_000)
+    learned: list[float] = []
+    refused: list[RuntimeError] = []
+
+    def learn(score: float) -> None:
+        calibrator.learn_one(score, 1.0, t=5.0)
+        learned.append(score)
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith("_ring.py"):
+            return None
+        if event == "line":
+            sys.settrace(None)
+            try:
+                learn(0.5)
+            except RuntimeError as error:
+                refused.append(error)
+            sys.settrace(trace)
+        return trace
+
+    for _ in range(30):
+        sys.settrace(trace)
+        try:
+            learn(0.25)
+        finally:
+            sys.settrace(None)
+    assert "inside one of its calls" in str(refused[0])
+    rows = calibrator._samples.rows
+    assert sorted(rows[:, 0]) == sorted(learned)
+    assert (rows[:, 1:] == 1.0).all()
 
 
 def test_background_is_true_or_false() -> None:

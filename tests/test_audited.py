@@ -35,7 +35,7 @@ from tests.runner import run as command
 FLOOR = 0.05
 BAD: list[tuple[Any, type[Exception], str]] = [
     (None, TypeError, "`propensity` must be the probability with which the label was asked for"),
-    (0.0, ValueError, "`propensity` must be from 0.05, the `floor` of this calibrator, to 1"),
+    (0.0, ValueError, "`propensity` must be from 0.05, the `floor`, to 1"),
     (0.049, ValueError, "got 0.049"),
     (1.001, ValueError, "to 1, got 1.001"),
     (math.nan, ValueError, "got nan"),
@@ -544,6 +544,22 @@ def test_a_table_has_a_column_of_propensities(tmp_path: Path, delay: int) -> Non
             waiting.append((i + delay, p, y, propensity, key, ticket))
     written = pd.read_csv(tmp_path / "out.csv")["calibrated"]
     assert written.tolist() == pytest.approx(values, abs=1e-12)
+
+
+def test_losses_of_a_table_with_propensities_are_those_of_all_rows(tmp_path: Path) -> None:
+    rows = table(tmp_path / "t.csv", 4_000)
+    given = ("--score", "p", "--label", "y", "--propensity", "pi", "--floor", "0.2", "--json")
+    result = command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "out.csv")
+    found = json.loads(result.stderr)
+    p, y, propensity = np.array([row[:3] for row in rows]).T
+    of_all = np.mean(p**2 * (1.0 - p) ** 2 + (1.0 - p**2) * p**2)  # a label is 1 with p²
+    labelled = ~np.isnan(y)
+    squares = (p - y)[labelled] ** 2
+    w = 1.0 / propensity[labelled]
+    before = found["brier_score"]["before"]
+    assert before == pytest.approx(squares @ w / w.sum())
+    assert abs(before - of_all) < 0.01 < abs(np.mean(squares) - of_all)
+    assert found["losses_among"] == "all rows"
 
 
 @pytest.mark.parametrize(

@@ -194,21 +194,25 @@ def test_what_cannot_be_tested(table: Path) -> None:
     assert "there is no file" in run("check", "none.csv", "--prob=p", "--label=y", status=2).stderr
 
 
-def waiting(path: Path, **columns: Any) -> tuple[Any, Any]:
-    """Write a table, of whose last 1,500 rows one in four has a label; return the last thousand."""
+def waiting(path: Path, **columns: Any) -> tuple[Any, Any, Any]:
+    """Write a table, of whose last 1,500 rows one in four has a label.
+
+    Return the last thousand: their probabilities, their labels, and those that have a label.
+    """
     rng = np.random.default_rng(5)
     p = rng.random(4_000).round(4)
     y = np.where(rng.random(4_000) < p, 1.0, 0.0)
     y[(np.arange(4_000) >= 2_500) & (rng.random(4_000) < 0.75)] = np.nan
     pd.DataFrame({"p": p, "y": y, **columns}).astype({"y": "Int64"}).to_csv(path, index=False)
-    return p[-1000:], y[-1000:]
+    known = np.flatnonzero(~np.isnan(y))[-1000:]
+    return p[-1000:], y[-1000:], (p[known], y[known], p[known] >= 0.5)
 
 
 def test_a_metric_that_is_expected_to_miss_its_bound_is_an_alarm(tmp_path: Path) -> None:
-    p, y = waiting(path := tmp_path / "t.csv")
+    p, y, labelled = waiting(path := tmp_path / "t.csv")
     n_known = int((~np.isnan(y)).sum())
     for metric, sign, best in (("f1", ">=", 1), ("brier", "<=", -1), ("auc", ">=", 1)):
-        value, low, high = expect(p, y, p >= 0.5, as_goal(metric), 0.9, n_known=1_000)
+        value, low, high = expect(p, y, p >= 0.5, as_goal(metric), 0.9, labelled=labelled)
         end = high if best > 0 else low  # only what is clear raises an alarm
         for bound, status in ((end + best * 1e-6, 3), (end - best * 1e-6, 0), (value, 0)):
             condition = f"{metric}{sign}{bound!r}"
@@ -238,7 +242,7 @@ def test_a_metric_that_is_expected_to_miss_its_bound_is_an_alarm(tmp_path: Path)
 
 
 def test_several_conditions_and_keys(tmp_path: Path) -> None:
-    p, y = waiting(path := tmp_path / "t.csv", key=["a", "b"] * 2_000)
+    p, y, labelled = waiting(path := tmp_path / "t.csv", key=["a", "b"] * 2_000)
     command = ["check", path, "--prob=p", "--label=y", "--key=key", "--alpha=0.1", "--json"]
     conditions = ["--expected= recall >= .1 ", "--expected=log_loss<=0.1"]
     printed = json.loads(run(*command, *conditions, status=3).stderr)
@@ -248,13 +252,13 @@ def test_several_conditions_and_keys(tmp_path: Path) -> None:
         "log_loss<=0.1": True,
     }
     assert printed["keys"] == 2
-    wanted = expect(p, y, p >= 0.5, as_goal("log_loss"), 0.8, n_known=1_000)
+    wanted = expect(p, y, p >= 0.5, as_goal("log_loss"), 0.8, labelled=labelled)
     assert tuple(found["log_loss<=0.1"].values())[:3] == wanted
 
 
 def test_decisions_of_a_condition(tmp_path: Path) -> None:
     at = 0.8
-    p, y = waiting(path := tmp_path / "t.csv")
+    p, y, _ = waiting(path := tmp_path / "t.csv")
     frame = pd.read_csv(path)
     for decision, chosen in ((frame["p"] >= at, p >= at), (["yes"] * 4_000, p >= 0.5)):
         frame.assign(decision=decision).to_csv(path, index=False)
@@ -264,7 +268,7 @@ def test_decisions_of_a_condition(tmp_path: Path) -> None:
 
 
 def test_accuracy_of_several_labels_is_a_condition(tmp_path: Path) -> None:
-    p, y = waiting(path := tmp_path / "t.csv")
+    p, y, labelled = waiting(path := tmp_path / "t.csv")
     frame = pd.read_csv(path, dtype={"y": "Int64"})
     frame.assign(q=1 - frame["p"]).to_csv(path, index=False)
     options = ["--prob=p=1,q=0", "--label=y", "--json"]
@@ -274,7 +278,12 @@ def test_accuracy_of_several_labels_is_a_condition(tmp_path: Path) -> None:
     right = np.where(np.isnan(y), np.nan, (p >= 0.5) == y)
     top = np.maximum(p, 1 - p)
     ones = np.ones(len(p), bool)
-    wanted = expect(top, right, ones, as_goal("accuracy"), 0.9, n_known=1_000)
+    of_labelled = (
+        np.maximum(labelled[0], 1 - labelled[0]),
+        1.0 * (labelled[2] == labelled[1]),
+        np.ones(1_000, bool),
+    )
+    wanted = expect(top, right, ones, as_goal("accuracy"), 0.9, labelled=of_labelled)
     assert tuple(found.values())[:3] == wanted
     binary = expect(p, y, p >= 0.5, as_goal("accuracy"), 0.9)
     # The correction by known labels is of another variable there, so nearly the same.
@@ -308,7 +317,7 @@ def test_a_condition_needs_no_label(tmp_path: Path) -> None:
         (["--expected=f1>=70%"], "got 'f1>=70%'"),
         (["--expected=f1>=nan"], "got 'f1>=nan'"),
         (["--expected=>=0.5"], "got '>=0.5'"),
-        (["--expected=f3>=0.5"], "of --expected must be one of auc, brier, log_loss, f1"),
+        (["--expected=f3>=0.5"], "of --expected must be one of f1, f2, f0.5, precision, recall,"),
         (
             ["--expected=f1>=0.5", "--alpha=0.5"],
             "--alpha must be below 0.5 with --expected, got 0.5",

@@ -26,7 +26,7 @@ from streamcal import (
     VoteClassifier,
 )
 from streamcal._state.clone import Cloned
-from streamcal.decision import PredictionSetClassifier
+from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
 from streamcal.metrics import CORP, MacroMAE
 from streamcal.ordinal import CuSumRank, StreamingThresholds
 
@@ -62,6 +62,7 @@ WRAPPERS: list[Any] = [
     CalibratedRegressor(scaled(linear_model.LinearRegression())),
     ThresholdClassifier(scaled(linear_model.LinearRegression()), window=50, every=5),
     DecisionClassifier(scaled(LOGISTIC()), "f1"),
+    SelectiveClassifier(scaled(LOGISTIC()), target=0.6),
     VoteClassifier(tree.HoeffdingTreeClassifier(grace_period=20)),
     # one in another, and in a pipeline
     DecisionClassifier(CalibratedClassifier(scaled(LOGISTIC())), "f1"),

@@ -49,8 +49,9 @@ def test_a_public_name_is_listed_by_its_package_and_perhaps_at_the_top():
 
 def test_public_names_do_not_grow_in_number():
     """Ask who would type a new one; where fewer are left, lower the number."""
-    # The last ones are `read_export`, with which a map in JSON is read, and what people type whose
+    # The last ones are `read_export`, with which a map in JSON is read; what people type whose
     # labels are few or late: `ExpectedMetric`, `expected_metric`, `AuditSampler`, `AuditedMean`,
-    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; `PredictionSetClassifier` for
-    # whoever wants several labels where one would be wrong too often.
-    assert len(counts.public_names()) <= 146
+    # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; and for answers where one is
+    # sure: `SelectiveClassifier`, `Selection`, `Promise`, `ReviewBudget`, `PredictionSetClassifier`
+    # and `AccuracyCoverageDisplay` with the numbers of its curve.
+    assert len(counts.public_names()) <= 151

@@ -237,12 +237,44 @@ def test_copies_and_clones() -> None:
     assert (clone.metric, clone.window, clone.threshold) == ("precision", 3, 0.4)
 
 
-def test_labels_that_come_after_the_window_are_ignored() -> None:
+def test_labels_that_come_after_the_window_change_the_interval_only() -> None:
     metric = filled()
-    metric.add("d", 0.9, decision=0)
-    assert not metric.add_label("a", 1)
+    for key in ("d", "e"):  # "a" and "b" leave
+        metric.add(key, 0.9, decision=0)
+    before = metric.interval
+    assert not metric.add_label("z", 1)  # never predicted
+    assert not metric.add_label("a", 1)  # labelled before it left
+    assert metric.interval == before
+    assert not metric.add_label("b", 1)
     assert metric.n_unknown == 3
     assert metric.get() == pytest.approx(0.75)  # only "c" is predicted to be 1
+
+
+@pytest.mark.parametrize("late", [80, 300, 700])
+@pytest.mark.parametrize("share", [0.4, 0.0])
+def test_late_labels_widen_the_interval_the_more_the_less_right_they_are(
+    late: int, share: float
+) -> None:
+    metric = ExpectedMetric("brier", window=50)
+    for i in range(1_000):
+        metric.add(i, 0.4)
+        if i >= late:
+            assert not metric.add_label(i - late, int(i % 5 < 5 * share))
+    bare = expected_metric(np.full(50, 0.4), None, "brier")
+    deviation = 25 * 0.4 / math.sqrt(25 * 0.4 * 0.6)  # of the last half window of labels
+    factor = math.sqrt(2.0) if share else deviation
+    if late > 11 * 50:
+        factor = 1.0  # all predictions are forgotten before their labels come
+    low, high = metric.interval
+    assert high - low == pytest.approx(factor * (bare.high - bare.low))
+
+
+def test_a_prediction_that_has_left_may_come_again() -> None:
+    metric = filled()
+    metric.add("d", 0.9)
+    metric.add("a", 0.1)  # "a" has left, and "b" leaves
+    assert metric.add_label("a", 0)
+    assert metric.n_unknown == 2
 
 
 @pytest.mark.parametrize(
@@ -273,7 +305,10 @@ def test_what_is_refused_changes_nothing(call: Any, message: str) -> None:
         (([0.5], [0, 1]), "`y`"),
         (([0.5, 0.5], [0, 3]), "`y` must hold 0, 1, and None where it is unknown, got 3.0 at 1"),
         (([1.5],), "`p`"),
-        (([0.5], None, "f7x"), "f7x"),
+        (
+            ([0.5], None, "f7x"),
+            "`metric` must be one of f1, .*, auc, brier, log_loss, recall, got 'f7x'",
+        ),
         (([0.5], None, "f1", [0, 1]), "`decisions`"),
         (([0.5], None, "f1", [0.5]), "`decisions` must hold 0 and 1"),
         (([0.5], None, "f1", None, 2.0), "`threshold`"),

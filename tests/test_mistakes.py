@@ -382,6 +382,12 @@ PICTURES = of(
     ("plot.ReliabilityDisplay.from_calibrator(model)", "`from_estimator`"),
     ("plot.MiscalibrationDisplay.from_metrics({'a': metrics.ECE()})", "must be of RollingCORP"),
     ("plot.HedgeWeightsDisplay.from_history(HedgedCalibrator())", "such as [hedge.weights]"),
+    (
+        "plot.AccuracyCoverageDisplay.from_predictions([0, 1], [0.2, 0.8], target=95)",
+        "`target` must lie in [0, 1], got 95",
+        "divide percentages by 100",
+    ),
+    ("plot.AccuracyCoverageDisplay.from_models({'a': model})", "`models['a']`", "`from_estimator`"),
     ("plot.UtilityCurveDisplay.from_probabilities([0.2], 'F1')", "did you mean 'f1'?"),
 )
 

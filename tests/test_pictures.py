@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 import streamcal
 from streamcal.metrics import RollingCORP
 from streamcal.plot import (
+    AccuracyCoverageDisplay,
     HedgeWeightsDisplay,
     MiscalibrationDisplay,
     ReliabilityDisplay,
@@ -110,6 +111,15 @@ def draw_utility(ax: Any) -> Any:
     return UtilityCurveDisplay.from_probabilities(p, "f1", ax=ax)
 
 
+def draw_coverage(ax: Any) -> Any:
+    return AccuracyCoverageDisplay.from_predictions(*make(), target=0.95, ax=ax)
+
+
+def draw_coverages(ax: Any) -> Any:
+    models = {name: make(i) for i, name in enumerate(NAMES[:3])}
+    return AccuracyCoverageDisplay.from_models(models, level=0.9, target=0.9, ax=ax)
+
+
 KINDS = {
     "one": draw_one,
     "two": draw_two,
@@ -119,6 +129,8 @@ KINDS = {
     "weights": draw_weights,
     "thresholds": draw_thresholds,
     "utility": draw_utility,
+    "coverage": draw_coverage,
+    "coverages": draw_coverages,
 }
 
 
@@ -191,7 +203,9 @@ def test_every_axis_has_a_name(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", ["two", "miscalibration", "thresholds", "utility"])
+@pytest.mark.parametrize(
+    "kind", ["two", "miscalibration", "thresholds", "utility", "coverage", "coverages"]
+)
 def test_colours_contrast_with_the_background(kind: str, style: Any) -> None:
     with plt.style.context(style):
         display = KINDS[kind](None)
@@ -203,13 +217,13 @@ def test_colours_contrast_with_the_background(kind: str, style: Any) -> None:
         assert contrast(np.array(to_rgb(color)), behind) >= 3.0
 
 
-@pytest.mark.parametrize("kind", ["one", "thresholds"])
+@pytest.mark.parametrize("kind", ["one", "thresholds", "coverage"])
 def test_areas_are_more_opaque_on_black(kind: str) -> None:
     opaque = {}
     for style in ("default", "dark_background"):
         with plt.style.context(style):
             ax = KINDS[kind](None).ax_
-            area = ax.collections[0] if kind == "one" else ax.patches[0]
+            area = ax.patches[0] if kind == "thresholds" else ax.collections[0]
             opaque[style] = area.get_alpha()
     assert opaque["dark_background"] >= 1.5 * opaque["default"] > 0.0
 

@@ -45,7 +45,7 @@ from streamcal.metrics import CORP, ECE, BrierScore, multicalibration_error
 from streamcal.metrics.log_loss import log_losses
 from streamcal.ordinal import StreamingThresholds
 from streamcal.report import learner_sections, page, run_sections, watch
-from streamcal.report.content import Report, Section, Table, thin
+from streamcal.report.content import Chart, Report, Section, Series, Table, thin
 from streamcal.report.key_sections import Keys, of_keys
 from streamcal.report.label_sections import Answers, of_labels, verdict_of_labels
 from streamcal.report.prometheus import exposition
@@ -485,7 +485,7 @@ def test_a_run_shows_what_a_person_on_call_wants(late_db: Any) -> None:
     found = {section.id: section for section in report.sections}
     assert list(found) == [
         *("status", "run-over-time", "expected", "reliability-before-after", "scores"),
-        *("states", "maps"),
+        *("coverage", "states", "maps"),
     ]
     counts: dict[Any, Any] = dict(found["status"].tables[0].rows)
     assert counts == {
@@ -773,7 +773,7 @@ def test_a_report_of_several_labels_has_the_numbers_of_the_metrics(
         losses.append(-math.log(p[y]))
     given = Given(label="animal", prob=COLUMNS)
     report = open_subject(animals.with_suffix(f".{ending}"), given).report()
-    scores, reliability, labels, over_time, *_ = report.sections
+    scores, reliability, _, labels, over_time, *_ = report.sections
     found = {(row[0], row[1]): row[2:] for row in scores.tables[0].rows}
     name = "predicted label"
     assert found["Accuracy", name][0] == pytest.approx(accuracy.get())
@@ -862,7 +862,7 @@ def test_a_report_of_several_labels_before_and_after(tmp_path: Path) -> None:
     path.write_text("\n".join([header, *lines]))
     score = "raw a=a,raw b=b,raw c=c"
     report = open_subject(path, Given(score=score, label="y", prob="a,b,c")).report()
-    scores, reliability, labels, over_time = report.sections
+    scores, reliability, _, labels, over_time = report.sections
     found = {row[:2]: row[2:] for row in scores.tables[0].rows}
     rows = np.arange(4000)
     brier = [((p - np.eye(3)[y]) ** 2).sum(axis=1) for p in (before, after)]
@@ -919,7 +919,7 @@ def test_calibrated_labels_and_single_rows() -> None:
     assert verdict_of_labels(answers)[-1].startswith("No label by itself shows clear")
     many = rng.dirichlet(np.ones(300), 400)
     names = tuple(map(str, range(300)))
-    _, _, labels, _ = of_labels(Answers(names, many, many.argmax(axis=1), 1.0 + np.arange(400)))
+    _, _, _, labels, _ = of_labels(Answers(names, many, many.argmax(axis=1), 1.0 + np.arange(400)))
     assert "Of 300 labels, the 200 worst are shown" in labels.text
     counts = np.bincount(many.argmax(axis=1), minlength=300)
     most = np.argsort(-counts, kind="stable")[:12]
@@ -937,7 +937,7 @@ def test_the_order_of_labels_stays_when_others_become_frequent() -> None:
     p = np.full((9, 3), 0.25)
     for y in ([0, 0, 1, 1, 1, 2, 2, 2, 2], [2, 2, 1, 1, 1, 0, 0, 0, 0]):
         answers = Answers(("a", "b", "c"), p, np.array(y), 1.0 + np.arange(9))
-        assert [chart.title for chart in of_labels(answers)[2].charts] == ["a", "b", "c"]
+        assert [chart.title for chart in of_labels(answers)[3].charts] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -1666,7 +1666,9 @@ def test_sheets_are_full(browser: Any, table: Any, width: int) -> None:
     run("report", table, "--score", "p", "--prob", "p", "--label", "y", "--out", out)
     with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
         sheets = tab.pdf(format="A4").count(b"/Type /Page\n")
-    assert 1 <= sheets <= 4  # the verdict and the scores; two charts on each of two; the last chart
+    assert (
+        1 <= sheets <= 5
+    )  # the verdict and the scores; two charts on each of three; the last chart
 
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
@@ -1681,7 +1683,7 @@ def test_twelve_labels_fit_a_sheet(browser: Any, tmp_path: Path, width: int) -> 
     with opened(browser, out.as_uri(), viewport={"width": width, "height": 800}) as tab:
         whole = tab.pdf(format="A4").count(b"/Type /Page\n")
         tab.evaluate("document.querySelector('#labels').style.display = 'none'")
-        assert whole == tab.pdf(format="A4").count(b"/Type /Page\n") + 1 <= 5
+        assert whole == tab.pdf(format="A4").count(b"/Type /Page\n") + 1 <= 6
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -1895,6 +1897,29 @@ def test_a_live_page_keeps_up(browser: Any, tmp_path: Path) -> None:
             assert tab.input_value("#staircase select") == "b"  # as the reader has chosen
 
 
+ENDS = "() => { const {y_range: y} = Bokeh.documents[0].roots()[0]; return [y.start, y.end]; }"
+
+
+def test_axes_of_a_live_page_follow_their_numbers_until_the_reader_zooms(browser: Any) -> None:
+    bottom = [0.5]
+
+    def build() -> Any:
+        values = {"x": np.arange(2.0), "y": np.array([bottom[0], 1.0])}
+        line = Series("a", "line", values)
+        chart = Chart("c", "C", "x", "y", (line,), f"From {bottom[0]}.", None, (bottom[0], 1.0))
+        return Report("Live", "here", (Section("s", "S", "s", (chart,)),))
+
+    with serving(build, clock=float) as server, opened(browser, server.url) as tab:
+        assert tab.evaluate(ENDS) == [0.5, 1.0]
+        bottom[0] = 0.25
+        tab.wait_for_selector("#c-summary:has-text('From 0.25.')")
+        assert tab.evaluate(ENDS) == [0.25, 1.0]
+        tab.evaluate("Bokeh.documents[0].roots()[0].y_range.setv({start: 0.7, end: 0.8})")
+        bottom[0] = 0.125
+        tab.wait_for_selector("#c-summary:has-text('From 0.125.')")
+        assert tab.evaluate(ENDS) == [0.7, 0.8]
+
+
 def test_a_page_with_a_token_keeps_up_and_does_not_show_it(browser: Any) -> None:
     n = [1]
     with serving(lambda: tiny(n[0]), clock=float, host="0.0.0.0", token=TOKEN) as server:
@@ -1972,7 +1997,7 @@ def test_labels_with_the_same_beginning_are_told_apart() -> None:
     p = np.tile([[0.5, 0.3, 0.2]], (300, 1))
     names = (*(f"{'x' * 200}{i}" for i in range(2)), "z")
     labels = np.arange(300) % 3
-    shown = of_labels(Answers(names, p, labels, np.arange(1.0, 301.0)))[2]
+    shown = of_labels(Answers(names, p, labels, np.arange(1.0, 301.0)))[3]
     assert len({chart.title for chart in shown.charts}) == 3
     assert len({row[0] for row in shown.tables[0].rows}) == 3
 

@@ -110,6 +110,23 @@ def test_the_last_rows_of_a_table(tmp_path: Path, ending: str) -> None:
     assert found.verdict[-1] in " ".join(printed.split())
 
 
+def test_labels_before_the_last_rows_say_how_wide_an_interval_is(tmp_path: Path) -> None:
+    widths = []
+    for bias in (0.0, 0.2):
+        path = tmp_path / "t.csv"
+        ones = RNG.random(N) < P - bias
+        y = np.where(np.arange(N) < N - 1_000, 1.0 * ones, math.nan)
+        rows = [
+            f"{p},{'' if label != label else int(label)}" for p, label in zip(P, y, strict=True)
+        ]
+        path.write_text("\n".join(["p,y", *rows, ""]))
+        found = numbers(report(path))
+        assert found == {title: expected(P, y, name) for title, name in NAMES.items()}
+        _, low, high = found["F1"]
+        widths.append(high - low)
+    assert widths[1] > 2.0 * widths[0]
+
+
 def test_nothing_is_said_where_all_labels_are_there(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("p,y\n0.5,\n" + "0.5,1\n0.5,0\n" * 500)  # the first row left the window

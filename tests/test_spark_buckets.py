@@ -544,3 +544,18 @@ def test_a_time_that_is_missing_ends_the_query() -> None:
         Spark().micro_batch([table], make, COLUMNS._replace(time="when"))
     with pytest.raises(ValueError, match="forgets by time: `time` must be the column of times"):
         Spark().micro_batch([table], make)
+
+
+def test_a_time_beyond_what_states_hold_ends_the_query() -> None:
+    table = pa.table(
+        {"key": ["a"], "score": [0.2], "label": [1.0], "weight": [1.0], "when": [1e305]}
+    )
+
+    def make() -> PlattCalibrator:
+        return PlattCalibrator(half_life=timedelta(days=9))
+
+    columns = COLUMNS._replace(time="when")
+    with pytest.raises(ValueError, match=r"from -1e300 to 1e300, got .*1e\+305.* in 'when'"):
+        Spark().micro_batch([table], make, columns)
+    unlabelled = table.set_column(2, "label", pa.array([None], pa.float64()))
+    Spark().micro_batch([unlabelled], make, columns)

@@ -40,7 +40,13 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
-from streamcal.decision import FBeta, FractionalLinear, Metric, PredictionSetClassifier
+from streamcal.decision import (
+    FBeta,
+    FractionalLinear,
+    Metric,
+    PredictionSetClassifier,
+    SelectiveClassifier,
+)
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests import hostile_states
 
@@ -204,6 +210,11 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
     ),
     "sets": (
         lambda: PredictionSetClassifier(linear_model.LogisticRegression(), 0.8, score="aps"),
+        "classifier",
+        teach_truths,
+    ),
+    "selective": (
+        lambda: SelectiveClassifier(linear_model.LogisticRegression(), target=0.6),
         "classifier",
         teach_truths,
     ),

@@ -6,6 +6,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from scipy.optimize import isotonic_regression
 
 from streamcal import Calibrator
+from streamcal._state import restore
 from streamcal._state.format import decode, encode
 from streamcal.calibration import (
     AnytimeCalibrator,
@@ -29,6 +31,8 @@ from streamcal.calibration import (
     VennAbersCalibrator,
 )
 from streamcal.calibration.clock import as_seconds, as_times, pack_time, unpack_time
+from streamcal.decision import EUMThreshold
+from streamcal.ordinal import StreamingThresholds
 
 START = datetime(2024, 3, 1)
 MINUTE = 60.0
@@ -382,6 +386,26 @@ def test_a_sample_leaves_the_window_when_it_is_that_old() -> None:
     assert calibrator.samples()[0].tolist() == [0.8, 0.9]
     calibrator.learn_one(0.9, 1, t=START + 9 * day)  # a burst leaves at once
     assert calibrator.n_samples == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [IsotonicCalibrator, partial(AnytimeCalibrator, "absolute"), partial(StreamingThresholds, 2)],
+)
+def test_a_window_holds_as_many_samples_as_at_that_rate_where_times_are_rounded(make: Any) -> None:
+    rates: list[tuple[float, list[Any]]] = [
+        (0.1, [START + timedelta(milliseconds=10 * i) for i in range(100)]),
+        (6.0, [0.1 * i for i in range(300)]),
+        (10.0, [1e9 + i / 3.0 for i in range(100)]),
+        (1e-6, [1e11 + 1e3 * i for i in range(10)]),
+    ]
+    for window, times in rates:
+        learner = make(window=timedelta(seconds=window))
+        first, second = (as_seconds(t)[0] for t in times[:2])
+        most = max(1, round(window / (second - first)))
+        for i, t in enumerate(times):
+            learner.learn_one(0.5, 1, t=t)
+            assert learner.n_samples == min(i + 1, most)
 
 
 def test_a_window_that_counts_takes_no_byte_for_times() -> None:
@@ -817,6 +841,69 @@ def test_clones_and_states_keep_lengths(name: str) -> None:
         restored.learn_one(0.5, 1, t=START, **fields(restored, 0))
 
 
+class _Meanwhile:
+    """An attribute in whose copy another thread learns the first sample."""
+
+    def __init__(self, learner: Any) -> None:
+        self.learn = partial(learner.learn_one, 0.5, 1, t=START)
+
+    def __deepcopy__(self, memo: Any) -> None:
+        self.learn()
+
+    def __reduce__(self) -> Any:
+        self.learn()
+        return int, ()
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda learner: pickle.loads(pickle.dumps(learner))]
+)
+@pytest.mark.parametrize("where", ["first", "last"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        EUMThreshold,
+        partial(StreamingThresholds, 3),
+        IsotonicCalibrator,
+        PlattCalibrator,
+        HistogramCalibrator,
+    ],
+)
+def test_a_copy_is_whole_while_the_first_time_is_learned(
+    make: Any, where: str, copied: Any
+) -> None:
+    learner = make(half_life=timedelta(hours=1))
+    hook = {"_hook": _Meanwhile(learner)}
+    attributes = vars(learner).copy()
+    vars(learner).clear()
+    vars(learner).update({**hook, **attributes} if where == "first" else {**attributes, **hook})
+    twin = copied(learner)
+    learner = make(half_life=timedelta(hours=1))
+    if twin.to_bytes() != learner.to_bytes():
+        with pytest.raises(ValueError, match="datetimes without a zone as before"):
+            twin.learn_one(0.5, 1, t=5.0)
+    assert restore(twin.to_bytes()).to_bytes() == twin.to_bytes()
+
+
+@pytest.mark.parametrize("make", [EUMThreshold, partial(StreamingThresholds, 3), PlattCalibrator])
+def test_a_state_is_whole_while_the_first_time_is_learned(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(half_life=timedelta(hours=1))
+    expected = learner.to_bytes()
+
+    def freeze_clock(self: Any, now: float) -> Any:
+        learner.learn_one(0.5, 1, t=START)  # as another thread may
+        return original(self, now)
+
+    original = type(learner)._freeze_clock
+    monkeypatch.setattr(type(learner), "_freeze_clock", freeze_clock)
+    found = learner.to_bytes()
+    monkeypatch.undo()
+    assert found == expected
+    restore(found).learn_one(0.5, 1, t=5.0)
+
+
 BAD_CLOCKS: list[dict[str, Any]] = [
     {"now": math.nan},
     {"now": math.inf},
@@ -891,6 +978,7 @@ def test_held_labels_need_times() -> None:
         {"times": np.array([begin])},
         {"times": np.array([begin, np.nan])},
         {"times": np.array([begin, np.inf])},
+        {"times": np.array([begin, 2e300])},
         {"times": np.array([[begin, begin]])},
     ]
     for change in crafted:

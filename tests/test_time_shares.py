@@ -272,6 +272,9 @@ def test_a_sample_that_is_refused_does_not_advance_the_time() -> None:
         again.learn_one(0.7, 1.0, t=3_600.0)
     assert skipped.n_samples == again.n_samples == 2
     assert skipped.weights == again.weights
+    for each in (skipped, again):
+        with pytest.raises(ValueError, match="numbers of seconds as before"):
+            each.learn_one(0.1, 1.0, t=START)
 
 
 # Parameters and states ----------------------------------------------------------------------------

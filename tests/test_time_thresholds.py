@@ -261,7 +261,13 @@ def test_bad_times_change_nothing(name: str) -> None:
         for times in (None, 5.0, [1.0], "ab"):
             with pytest.raises((TypeError, ValueError), match="`t` must"):
                 learner.learn_many([0.5, 0.6], [1, 1], t=times)
-        for sample, match in [((math.nan, 1), "`score`"), ((0.5, 1, 0.0), "`w`"), ((1, 99), "`y`")]:
+        for sample, match in [
+            ((math.nan, 1), "`score`"),
+            ((0.5, 1, 0.0), "`w`"),
+            ((1, 99), "`y`"),
+            ((0.5, 10**400), "`y`"),
+            ((0.5, -(10**400)), "`y`"),
+        ]:
             with pytest.raises(ValueError, match=match):
                 learner.learn_one(*sample, t=60.0 if kind is None else kind)
         assert pickle.dumps(learner) == before

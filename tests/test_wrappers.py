@@ -35,6 +35,7 @@ from streamcal import (
     TemperatureCalibrator,
     TopLabelCalibrator,
 )
+from streamcal._state import decode
 from streamcal.calibration.base import Calibrator
 
 
@@ -711,6 +712,15 @@ def test_pandas_index_and_labels_are_kept() -> None:
     decided: Any = model.predict_many(X)
     assert decided.name == "target"
     assert list(decided.index) == index
+
+
+def test_labels_of_a_batch_are_noted_in_the_order_of_rows() -> None:
+    """The state must not depend on the order of a set, which differs between processes."""
+    model = CalibratedClassifier(multiclass.OneVsRestClassifier(linear_model.LogisticRegression()))
+    labels = [30, 2, 2, 17, 1]
+    model.learn_many(pd.DataFrame({"a": [0.1] * 5}), pd.Series(labels))
+    noted = decode(model.to_bytes()).fields["names"]
+    assert [label for _, label in noted] == [False, True, 30, 2, 17, 1]
 
 
 def test_batches_all_zero() -> None:

@@ -160,6 +160,26 @@ class Threshold:
             self.eum.threshold  # noqa: B018
 
 
+class Budget:
+    """Whether to ask a person about each of 1,000 samples, after a week of 10,000."""
+
+    number = 1
+    warmup_time = 0.0
+
+    def setup(self) -> None:
+        from streamcal.decision import ReviewBudget
+
+        rng = np.random.default_rng(1)
+        self.budget = ReviewBudget(200)
+        for i, worth in enumerate(rng.random(10_000).tolist()):
+            self.budget.ask_one(i, worth, t=60.0 * i)
+        self.new = list(enumerate(rng.random(1_000).tolist(), 10_000))
+
+    def time_ask_1_000(self) -> None:
+        for i, worth in self.new:
+            self.budget.ask_one(i, worth, t=60.0 * i)
+
+
 class Stream:
     """Cumulative F1 of 200 samples with 5 % positives, mean over 300 streams; more is better."""
 

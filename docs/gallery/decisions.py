@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.decision import expected_utility, maximize
-from streamcal.plot import UtilityCurveDisplay
+from streamcal.plot import AccuracyCoverageDisplay, UtilityCurveDisplay
 
 # %%
 # The expected F1
@@ -63,3 +63,24 @@ for name, chosen in (("maximize", decision.labels), ("threshold ½", p >= 0.5)):
 for metric in ("accuracy", "f1", "f2", "balanced_accuracy", "mcc"):
     best = maximize(p, metric)
     print(f"{metric:>18}: {best.k:3d} labelled positive, expected value {best.expected:.3f}")
+
+# %%
+# Answer where it is sure
+# -----------------------
+#
+# Others decide the rest. As many answers as possible, of which 95 % are right:
+
+answers = maximize(p, "coverage", subject_to={"accuracy": 0.95})
+print(f"{answers.expected:.0%} of the samples are answered")
+
+# %%
+# Whether that comes true depends on the probabilities. Here are those above, and others that are
+# too far from ½. The solid lines show how many answers are right, the dotted ones how many should
+# be: the sure ones promise more than they keep. Both answer in the same order, so the solid lines
+# are one.
+
+y = rng.random(300) < p
+odds = (p / (1 - p)) ** 2
+sure = odds / (1 + odds)
+models = {"calibrated": (y, p), "too sure": (y, sure)}
+coverage = AccuracyCoverageDisplay.from_models(models, level=0.9, target=0.95)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._whole import Step
+from streamcal.kernels.score_index import has_left
 
 Floats = NDArray[np.float64]
 
@@ -132,7 +133,7 @@ class TimedSamples:
         rows[end : end + n, 3] = np.fmax(np.maximum.accumulate(seconds), self.now)
         end += n
         now = float(rows[end - 1, 3])
-        while now - rows[begin, 3] >= self._window:
+        while has_left(rows[begin, 3], now, self._window):
             begin += 1
         found = {"_rows": rows, "_begin": begin, "_end": end, "now": now}
         return partial(vars(self).update, n_learned=self.n_learned + n, **found)

@@ -186,11 +186,13 @@ class AnytimeCalibrator(Locked, Calibrator):
         samples = self._samples
         if isinstance(samples, SampleRing):
             with self._mutex:
+                self._mutex.check_outermost()
                 samples.add_one(score, y, w)
                 self._solve_if_due()
             return
         seconds, kind = self._read_time(t)
         with self._mutex:
+            self._mutex.check_outermost()
             add = samples.adding(np.array([[score, y, w]]), np.array([seconds]))
             do_all(add, *self._kind_steps(kind))
             self._solve_if_due()
@@ -345,6 +347,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         predictions = np.empty(len(x) if predict else 0)
         begin = 0
         with self._mutex:
+            self._mutex.check_outermost()
             while begin < len(x):
                 n = min(len(x) - begin, max(self._due, 1))
                 part = slice(begin, begin + n)

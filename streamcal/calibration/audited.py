@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamcal._frames import like_given
 from streamcal._validation import (
     SMALLEST,
-    as_number,
     as_probability,
+    as_propensity,
     as_vector,
     as_weight,
     as_weights,
@@ -358,25 +358,3 @@ class AuditedCalibrator(TwoMaps):
         raise TypeError(
             "`export` can't bound the error of an AuditedCalibrator, whose map is a map of a map"
         )
-
-
-def as_propensity(propensity: Any, floor: float) -> float:
-    """Return the probability with which a label was asked for, or raise.
-
-    Examples
-    --------
-    >>> as_propensity(1, 0.02)
-    1.0
-    """
-    if propensity is None:
-        raise TypeError(
-            "`propensity` must be the probability with which the label was asked for, got None;"
-            " pass propensity=1.0 for a sample that is always labelled"
-        )
-    number = as_number(propensity, "propensity")
-    if not floor <= number <= 1.0:
-        raise ValueError(
-            f"`propensity` must be from {floor:g}, the `floor` of this calibrator, to 1, got"
-            f" {propensity}"
-        )
-    return number

@@ -604,7 +604,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         if times is None:
             return (write_to(out, slice(None), run),)
         run = partial(run, times.seconds)
-        return write_to(out, slice(None), run), *self._kind_steps(times.kind)
+        return *self._kind_steps(times.kind), write_to(out, slice(None), run)
 
     def _batch_kernel(self) -> Expert | None:
         """Return the compiled object with the same `predict_learn_many`, if there is one."""

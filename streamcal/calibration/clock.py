@@ -5,6 +5,7 @@ A time before that of the newest sample counts as equal to it: streams are a lit
 and a service that runs can't refuse an event.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -294,6 +295,14 @@ class Timed:
     needs_time: bool = False
     _kind: str | None = None  # of the times so far
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = vars(self).copy()
+        if self.needs_time and state.get("_kind") is None:
+            # Another thread may learn the first sample meanwhile; then the copy has the kind, too.
+            state = copy.deepcopy(state, {id(self): self})
+            state["_kind"] = self._kind
+        return state
+
     def _read_time(self, t: Any) -> Moment:
         """Return the time of a sample, or raise; `NO_MOMENT` if no time is needed."""
         if not self.needs_time:
@@ -333,7 +342,11 @@ class Timed:
             )
 
     def _kind_steps(self, kind: str | None) -> tuple[Step, ...]:
-        """Return the step that notes the kind of the first time, if this is the first."""
+        """Return the step that notes the kind of the first time, if this is the first.
+
+        It comes before a step that learns without the interpreter's lock, so that no other thread
+        finds what was learned without the kind.
+        """
         if kind is None or self._kind is not None:
             return ()
         return (partial(setattr, self, "_kind", kind),)
@@ -342,7 +355,8 @@ class Timed:
         """Return the time and its kind for a state; nothing where no time is needed."""
         if not self.needs_time:
             return {}
-        return {"now": pack_now(now), **self._freeze_kind()}
+        kind = None if now != now else self._kind  # another thread may have noted it since
+        return {"now": pack_now(now), "kind": kind}
 
     def _freeze_kind(self) -> Fields:
         return {"kind": self._kind} if self.needs_time else {}

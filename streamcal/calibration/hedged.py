@@ -39,7 +39,7 @@ from streamcal.calibration.bursts import (
     is_no_outcome,
     read_evidence,
 )
-from streamcal.calibration.clock import NO_MOMENT, Moment, Time, Times, maker_of
+from streamcal.calibration.clock import NO_MOMENT, Moment, Time, Times, as_times, maker_of
 from streamcal.calibration.context import NO_CONTEXT, Context, Contexts, FieldValues
 from streamcal.calibration.hedge_parameters import as_list, check_prior, check_shares, names_of
 from streamcal.calibration.identity import IdentityCalibrator
@@ -147,12 +147,12 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     A share that is a half-life h needs times, too. Then α = 1 − 2^(−g/h), where g is the time from
     the sample before to the one that is learned: 0 for the first one, and for a time that goes
-    back. At a constant rate this is counting with that α. The bound for sequences holds with
-    −Σ ln(1 − 2^(−g/h)) for −m ln α, a sum over the changes, where a change after a sample has its
-    g; and with T/h · ln 2 for −(n − m − 1) ln(1 − α), where T is the time of the whole stream. So
-    it costs the same to stay for a day, whether ten samples came or a million; after a long gap a
-    change is nearly free; and no change is between samples of one time. For late labels such a
-    share is multiplied by η like any other.
+    back. At a constant rate this is counting with that α from the second sample on. The bound for
+    sequences holds with −Σ ln(1 − 2^(−g/h)) for −m ln α, a sum over the changes, where a change
+    after a sample has its g; and with T/h · ln 2 for −(n − m − 1) ln(1 − α), where T is the time of
+    the whole stream. So it costs the same to stay for a day, whether ten samples came or a million;
+    after a long gap a change is nearly free; and no change is between samples of one time. For late
+    labels such a share is multiplied by η like any other.
 
     *Calibrators of your own* may raise an error. If the first of them refuses a sample, nothing has
     changed. If a later one does, it skips the sample; all others and the weights learn it, and then
@@ -325,8 +325,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         require(((served >= 0.0) & (served <= most)).all(), "tickets must be of this hedge")
         times = np.full(len(held), np.nan)
         if self.needs_time:
-            times = array_of(arrays, "times", len(held))
-            require(self._kind is not None and np.isfinite(times).all(), "labels must have times")
+            times = as_times(array_of(arrays, "times", len(held)), len(held)).seconds
+            require(self._kind is not None, "times must be of a kind")
         return [
             Row(p, y, w, at, tuple(answers), t)
             for (p, y, w, at, *answers), t in zip(held.tolist(), times.tolist(), strict=True)
@@ -731,8 +731,14 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         samples = self._check_samples(scores, y, w)
         values = np.empty(len(samples[0]))
         with self._mutex, no_fork:
-            times = self._read_times(t, len(values))
-            do_all(*self._run_steps(*samples, values, times))
+            times, before = self._read_times(t, len(values)), self._mixture.n_samples
+            try:
+                do_all(*self._run_steps(*samples, values, times))
+            except BaseException:
+                # A calibrator of your own raised; the samples before it have been learned.
+                if times is not None and self._mixture.n_samples > before:
+                    do_all(*self._kind_steps(times.kind))
+                raise
         return like_given(values, scores)
 
     def _sampler(self) -> Callable[..., float] | None:

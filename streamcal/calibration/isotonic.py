@@ -400,7 +400,7 @@ class IsotonicCalibrator(Calibrator):
         if times is None:
             learn()
         else:
-            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
+            do_all(*self._kind_steps(times.kind), partial(learn, times.seconds))
         return self._interpolate(score_vector[: len(brackets)], brackets)
 
     def _learn_first(

@@ -51,8 +51,7 @@ class Condition(NamedTuple):
         try:
             as_goal(metric)
         except ValueError as error:
-            more = "the metric of --expected must be one of auc, brier, log_loss, "
-            words = str(error).replace("`metric` must be one of ", more)
+            words = str(error).replace("`metric`", "the metric of --expected")
             raise ValueError(words) from None
         if several and metric != "accuracy":
             raise ValueError(

@@ -114,14 +114,14 @@ def decide(
     goal = cast("Goal", metric)  # or coverage: what is done with its labels is the same
     with usage_errors():
         kind = format_of(table, out, given=file_format)
-        targets = _targets_in(at_least or (), at_most)
+        targets = targets_in(at_least or (), at_most)
         if abstain is not None and metric != "coverage":
             raise ValueError(f"--abstain needs --metric coverage, got --metric {metric}")
         if abstain in ("0", "1"):
             raise ValueError(f"--abstain must be a word other than 0 and 1, got {abstain!r}")
         if plot is not None and (targets or metric in ("positives", "coverage")):
             raise ValueError("--plot shows the curve of a metric, and no targets")
-        with _options_in_messages():
+        with options_in_messages():
             maximize([], goal, subject_to=targets)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
     reader = RowReader(columns, on_error)
@@ -135,7 +135,7 @@ def decide(
         with table_again() as source:
             values = _read_columns(reader.iterate(source), len(columns))
         try:
-            with _options_in_messages():
+            with options_in_messages():
                 decision = maximize(values[0], goal, subject_to=targets)
         except ValueError as error:  # of targets
             raise TableError(str(error)) from None
@@ -168,7 +168,7 @@ class _DecisionWriter:
                 self.n_written = end
 
 
-def _targets_in(at_least: Sequence[str], at_most: str | None) -> dict[str, float]:
+def targets_in(at_least: Sequence[str], at_most: str | None) -> dict[str, float]:
     """Return the targets of options, or raise."""
     targets: dict[str, float] = {}
     for text in at_least:
@@ -192,7 +192,7 @@ def _targets_in(at_least: Sequence[str], at_most: str | None) -> dict[str, float
 
 
 @contextlib.contextmanager
-def _options_in_messages() -> Iterator[None]:
+def options_in_messages() -> Iterator[None]:
     """Name the options of targets in place of the argument."""
     try:
         yield

@@ -208,6 +208,17 @@ MeansLossOption = Annotated[
         metavar="NAME",
     ),
 ]
+PromiseOption = Annotated[
+    list[str] | None,
+    column_option(
+        "A promise: accuracy=0.95 of as many answers as possible, or precision=0.95 of as many"
+        " labels 1. Show whether `streamcal decide --at-least` keeps it, and whether the decisions"
+        " in the column `decision` do, if there is one. Can be given more than once. Not with"
+        " --loss.",
+        "--at-least",
+        metavar="METRIC=VALUE",
+    ),
+]
 KnownSegmentOption = Annotated[
     list[str] | None,
     column_option(

@@ -18,12 +18,13 @@ from streamcal.cli.options import (
     MeansLossOption,
     OnError,
     OnErrorOption,
+    PromiseOption,
     QuietOption,
     SinceOption,
     SourceArgument,
     out_option,
 )
-from streamcal.cli.report_sources import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject, promises_in
 
 _WIDTH = 100  # of the verdict in the terminal, in characters
 
@@ -32,6 +33,7 @@ EXAMPLES = (
     "streamcal report calibrated.csv --score p --label y --segment country --segment device",
     "streamcal report animals.csv --prob cat,dog,bird --label animal",
     "streamcal report claims.csv --score model --prob calibrated --label n --loss poisson",
+    "streamcal report decided.csv --score p --label y --at-least accuracy=0.95",
     "streamcal report run.db --out report.html",
 )
 
@@ -46,6 +48,7 @@ def report(
     time: KnownTimeOption = None,
     since: SinceOption = None,
     loss: MeansLossOption = None,
+    at_least: PromiseOption = None,
     out: Annotated[Path, out_option("HTML", "The page.")] = Path("report.html"),
     file_format: FormatOption = None,
     on_error: OnErrorOption = OnError.stop,
@@ -63,7 +66,8 @@ def report(
         check_target(out)
         output = Output(out)
         columns = score, label, prob, key, tuple(segment or ())
-        given = Given(*columns, time, since, file_format, on_error, loss)
+        promises = promises_in(at_least or ())
+        given = Given(*columns, time, since, file_format, on_error, loss, promises)
         subject = open_subject(source, given, quiet=quiet)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import shlex
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +37,7 @@ from streamcal.cli.summary import print_skipped
 if TYPE_CHECKING:
     from streamcal.durable.store import Store
     from streamcal.report.content import Report, Section
+    from streamcal.report.coverage_sections import Targets
     from streamcal.report.expected_sections import Latest
     from streamcal.report.key_sections import Keys
     from streamcal.report.label_sections import Answers
@@ -64,11 +65,12 @@ class Given(NamedTuple):
     file_format: Format | None = None
     on_error: OnError = OnError.stop
     loss: str | None = None
+    promises: "Targets | None" = None
 
     def check_none(self, store: Path) -> None:
         """Raise ``ValueError`` if an option is given, which a store has no use for."""
         for name, value in self._asdict().items():
-            if value not in (None, (), OnError.stop):
+            if name != "promises" and value not in (None, (), OnError.stop):
                 option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
                 raise ValueError(
                     f"{option} does not apply to a store: {store} has its columns and options"
@@ -87,7 +89,7 @@ def open_subject(
     check_exists(source)
     if is_store(source):
         given.check_none(source)
-        return StoreSubject(source, quiet=quiet)
+        return StoreSubject(source, given.promises, quiet=quiet)
     from streamcal.tables.open import format_of
 
     kind = format_of(source, given=given.file_format)
@@ -102,7 +104,13 @@ def open_subject(
         if given.label is None:
             raise ValueError(f"{source} is not a store, and a table needs --label")
         before = None if given.score is None else columns_before(given.score, labels)
-        answers = _AnswerColumns(given.label, labels, given.time, before)
+        for metric in given.promises or ():
+            if metric != "accuracy":
+                raise ValueError(
+                    "--at-least must be about accuracy where --prob has several columns, got"
+                    f" {metric}"
+                )
+        answers = _AnswerColumns(given.label, labels, given.time, before, given.promises)
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
@@ -119,12 +127,29 @@ def open_subject(
         raise ValueError(
             "--segment does not go with --loss: errors of segments are those of labels 0 and 1"
         )
+    if given.promises and given.loss is not None:
+        raise ValueError("--at-least does not go with --loss: it is about labels 0 and 1")
     prob = name_of_column(given.prob or _DEFAULT_PROB)
     columns = _ScoredColumns(
         *(given.score, given.label, prob, given.key, given.segment, given.time),
-        *(_since(given), None if given.loss is None else str(given.loss)),
+        *(_since(given), None if given.loss is None else str(given.loss), given.promises),
     )
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
+
+
+def promises_in(at_least: Sequence[str]) -> "Targets | None":
+    """Return the promises of --at-least, or raise; None without any."""
+    from streamcal.cli.decide import options_in_messages, targets_in
+    from streamcal.decision.targets import as_targets
+    from streamcal.report.coverage_sections import METRICS
+
+    found = targets_in(at_least, None)
+    with options_in_messages():
+        as_targets(found)
+    for metric in found:
+        if metric not in METRICS:
+            raise ValueError(f"--at-least must be about {' or '.join(METRICS)}, got {metric}")
+    return found or None
 
 
 def _since(given: Given) -> tuple[float, bool] | None:
@@ -156,6 +181,7 @@ class _ScoredColumns(NamedTuple):
     time: str | None = None
     since: tuple[float, bool] | None = None
     loss: str | None = None
+    promises: "Targets | None" = None
 
     @property
     def names(self) -> list[str]:
@@ -171,6 +197,7 @@ class _ScoredColumns(NamedTuple):
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
         named |= {"Times": self.time} if self.time is not None else {}
         named |= {"Loss": self.loss} if self.loss is not None else {}
+        named |= _facts_of(self.promises)
         return tuple(named.items())
 
     def add_to(
@@ -179,6 +206,12 @@ class _ScoredColumns(NamedTuple):
         """Return a report with all about a table before its own sections."""
         rows = _read_scored(table, kind, self, on_error, quiet=quiet)
         return rows.add_to(report, self)
+
+
+def _facts_of(promises: "Targets | None") -> dict[str, str]:
+    """Return the promises as facts of a report."""
+    words = ", ".join(f"{metric} {least:g}" for metric, least in (promises or {}).items())
+    return {"Promises": words} if words else {}
 
 
 def _with_labels(columns: dict[str, str]) -> str:
@@ -197,6 +230,7 @@ class _AnswerColumns(NamedTuple):
     prob: dict[str, str]
     time: str | None = None
     before: dict[str, str] | None = None
+    promises: "Targets | None" = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -207,6 +241,7 @@ class _AnswerColumns(NamedTuple):
         else:
             named = {"Scores": _with_labels(self.before), "Calibrated": after, "Labels": self.label}
         named |= {"Times": self.time} if self.time is not None else {}
+        named |= _facts_of(self.promises)
         return tuple(named.items())
 
     def add_to(
@@ -215,14 +250,22 @@ class _AnswerColumns(NamedTuple):
         """Return a report with all about a table before its own sections."""
         from dataclasses import replace
 
-        from streamcal.report.label_sections import metrics_of_labels, of_labels, verdict_of_labels
+        from streamcal.report.coverage_sections import verdict_of_promises
+        from streamcal.report.label_sections import (
+            metrics_of_labels,
+            of_labels,
+            promises_of_labels,
+            verdict_of_labels,
+        )
 
         answers, latest = _read_answers(table, kind, self, on_error, quiet=quiet)
         sections, verdict, metrics = _of_latest(latest)
+        promises = promises_of_labels(answers, self.promises or {})
+        kept = verdict_of_promises(promises, f"{len(answers.labels):,} rows")
         return replace(
             report,
-            verdict=(*verdict_of_labels(answers), *verdict, *report.verdict),
-            sections=(*of_labels(answers), *sections, *report.sections),
+            verdict=(*verdict_of_labels(answers), *kept, *verdict, *report.verdict),
+            sections=(*of_labels(answers, promises), *sections, *report.sections),
             metrics=(*metrics_of_labels(answers), *metrics, *report.metrics),
         )
 
@@ -242,12 +285,14 @@ class _Rows(NamedTuple):
     """The labelled rows of a table, and their keys and segments if there are columns of these.
 
     ``latest`` are the last rows, labelled or not; None unless values are probabilities.
+    ``decisions`` are those of `streamcal decide`, NaN where there is none; None without a column.
     """
 
     scored: "Scored"
     keys: "Keys | None"
     segments: "Segments | None"
     latest: "Latest | None"
+    decisions: NDArray[np.float64] | None = None
 
     def sections(self, columns: _ScoredColumns) -> tuple[list["Section"], tuple[str, ...]]:
         """Return the sections of a report about these rows, and its verdict."""
@@ -257,6 +302,10 @@ class _Rows(NamedTuple):
 
         sections = of_table(self.scored, columns.score, columns.prob)
         verdict = verdict_of_table(self.scored, columns.score, columns.prob)
+        if columns.loss is None:
+            coverage, kept = self._coverage(columns)
+            sections.insert(2, coverage)
+            verdict += kept
         if columns.since is not None:
             sections.insert(2, self._two_parts(*columns.since, columns))
             verdict += verdict_of_two_parts(self.scored, columns.since[0])
@@ -270,6 +319,25 @@ class _Rows(NamedTuple):
         if self.keys is not None:
             sections.append(of_keys(self.scored, self.keys))
         return sections, verdict
+
+    def _coverage(self, columns: _ScoredColumns) -> tuple["Section", tuple[str, ...]]:
+        """Return the section with accuracy over coverage, and sentences about promises."""
+        from streamcal.report.coverage_sections import (
+            Decided,
+            column_of,
+            of_coverage,
+            promises_of,
+            verdict_of_promises,
+        )
+
+        raw, p, y, _ = self.scored.columns
+        told = [column_of(columns.prob, p, y)]
+        if self.scored.comparable:
+            told.insert(0, column_of(columns.score, raw, y))
+        decided = () if self.decisions is None else (Decided(DECISION, self.decisions, p, y),)
+        promises = promises_of([*told, *decided], columns.promises or {})
+        words = verdict_of_promises(promises, f"{len(y):,} rows")
+        return of_coverage(told, promises), words
 
     def _two_parts(self, since: float, has_zone: bool, columns: _ScoredColumns) -> "Section":
         """Return the section about the rows before and since a time."""
@@ -341,8 +409,10 @@ class TableSubject:
 class StoreSubject:
     """A store that a report is about; if it is of a run over a table, also the run's output."""
 
-    def __init__(self, path: Path, *, quiet: bool = False) -> None:
-        self.path, self.quiet = path, quiet
+    def __init__(
+        self, path: Path, promises: "Targets | None" = None, *, quiet: bool = False
+    ) -> None:
+        self.path, self.promises, self.quiet = path, promises, quiet
         self.watched = False
 
     def files(self) -> list[Path]:
@@ -366,13 +436,20 @@ class StoreSubject:
 
     def report(self) -> "Report":
         """Compute the report."""
+        from dataclasses import replace
+
         from streamcal.cli.resumable_output import RunNotes
         from streamcal.durable.store import Store
 
         with Store(self.path, read_only=True) as store, store.reading():
             notes = RunNotes(store).now
             report = self._of_store(store, notes)
-        return _with_output(report, notes, quiet=self.quiet) if notes else report
+        if notes:
+            report = _with_output(report, notes, self.promises, quiet=self.quiet)
+        if self.promises and not any(part.id == "coverage" for part in report.sections):
+            unknown = "Whether promises are kept is not known: there are no labels 0 and 1."
+            return replace(report, verdict=(*report.verdict, unknown))
+        return report
 
     def _of_store(self, store: "Store", notes: dict[str, Any]) -> "Report":
         """Return the report without the output; ``notes`` are of a run over tables, or empty."""
@@ -382,6 +459,7 @@ class StoreSubject:
         from streamcal.report.store_sections import facts_of_store, of_store
 
         run, subtitle = Run(store), str(self.path)
+        promises = run.promises(self.promises or {})
         facts = facts_of_store(store)
         if notes:
             state = "finished" if is_finished(notes) else "not finished yet"
@@ -395,15 +473,17 @@ class StoreSubject:
         return Report(
             f"Calibration: {self.path.name}",
             subtitle,
-            (*of_run(run), *of_store(store)),
-            verdict_of_run(run),
-            facts,
+            (*of_run(run, promises), *of_store(store)),
+            verdict_of_run(run, promises),
+            (*facts, *_facts_of(self.promises).items()),
             run.timeline.updated if run.timeline else None,
             metrics_of_run(run),
         )
 
 
-def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Report":
+def _with_output(
+    report: "Report", notes: dict[str, Any], promises: "Targets | None", *, quiet: bool
+) -> "Report":
     """Return the report of a store with that of its output, or with the reason for none."""
     from dataclasses import replace
 
@@ -428,6 +508,7 @@ def _with_output(report: "Report", notes: dict[str, Any], *, quiet: bool) -> "Re
         columns = _ScoredColumns(
             *(score, label, prob, options.get("--key"), segment),
             loss=loss if loss in _OF_MEANS else None,
+            promises=promises,
         )
         kind = format_of(Path(notes["out"]), Path(notes["tables"][0]))
         check_can_be_read_again(path)
@@ -482,7 +563,7 @@ def _read_scored(
     n_columns, newest = len(reader.columns), Newest()
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
-    parts, left = [np.empty((0, n_columns + len(grouped)))], limit
+    parts, left = [np.empty((0, n_columns + len(grouped) + 1))], limit
     with (
         _open_table(table, kind, columns, reader.optional) as source,
         progress(source, "reading", hidden=quiet) as show,
@@ -490,11 +571,11 @@ def _read_scored(
         for rows in reader.iterate(source):
             codes = [_codes(rows, *each) for each in zip(grouped, places, strict=True)]
             *values, decisions = rows.values
-            part = np.column_stack([*values, rows.numbers, *codes])[:left]
+            part = np.column_stack([*values, rows.numbers, *codes, decisions])[:left]
             parts.append(part[~np.isnan(part[:, 2])])
             if columns.loss is None:
                 seconds = None if time is None else part[:, 3]
-                newest.add(part[:, 1], part[:, 2], decisions[:left], seconds)
+                newest.add(part[:, 1], part[:, 2], part[:, -1], seconds)
             show()
             if left is not None:
                 left -= len(part)
@@ -515,13 +596,15 @@ def _read_scored(
         scored = scored._replace(times=times[0], zone="UTC" if time.has_zone else "")
     keys, *segments = (
         Keys([str(name or "(empty)") for name in each], codes.astype(np.int64))
-        for each, codes in zip(places, numbers[n_columns:], strict=True)
+        for each, codes in zip(places, numbers[n_columns:-1], strict=True)
     )
+    decisions = numbers[-1]
     return _Rows(
         scored,
         None if columns.key is None else keys,
         Segments(columns.segment, segments) if segments else None,
         newest.latest(columns.prob, DECISION) if columns.loss is None else None,
+        None if np.isnan(decisions).all() else decisions,
     )
 
 

@@ -47,7 +47,10 @@ class TableSink:
         self._writer.write(batch.chunk, written, batch.rows.keep)
         self.totals.n_written += len(values)
         samples = batch.samples
-        scored = np.column_stack([samples.scores, values, samples.y, samples.w])
+        weights, propensities = samples.w, columns.propensities(batch.rows)
+        if propensities is not None:
+            weights = weights / propensities  # losses of all rows, labelled or not
+        scored = np.column_stack([samples.scores, values, samples.y, weights])
         scored = scored[~np.isnan(samples.y)]
         self.totals.add(scored)
         if self._sample is not None:
@@ -86,4 +89,9 @@ class TableSink:
         if columns.sampling_rate is not None:
             line = "  losses are of the kept rows, before --sampling-rate is undone"
             summary.add(line, losses_among="kept rows")
+        elif columns.propensity is not None:
+            line = (
+                "  losses are estimates for all rows: a labelled row counts 1 / --propensity times"
+            )
+            summary.add(line, losses_among="all rows")
         self.totals.add_to(summary)

@@ -19,10 +19,11 @@ from streamcal.cli.options import (
     MeansLossOption,
     OnError,
     OnErrorOption,
+    PromiseOption,
     SinceOption,
     SourceArgument,
 )
-from streamcal.cli.report_sources import Given, open_subject
+from streamcal.cli.report_sources import Given, open_subject, promises_in
 
 EXAMPLES = (
     "streamcal watch run.db --port 8080",
@@ -41,6 +42,7 @@ def watch(
     time: KnownTimeOption = None,
     since: SinceOption = None,
     loss: MeansLossOption = None,
+    at_least: PromiseOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -82,7 +84,8 @@ def watch(
 
         check_access(host, token)
         columns = score, label, prob, key, tuple(segment or ())
-        given = Given(*columns, time, since, file_format, on_error, loss)
+        promises = promises_in(at_least or ())
+        given = Given(*columns, time, since, file_format, on_error, loss, promises)
         check_can_be_read_again(source)
         subject = open_subject(source, given)
         subject.watched = True

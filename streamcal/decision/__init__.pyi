@@ -1,5 +1,6 @@
 # The public names of the package, each in its own line; `streamcal._lazy` reads them, too.
 
+from streamcal.decision.budget import ReviewBudget as ReviewBudget
 from streamcal.decision.classifier import DecisionClassifier as DecisionClassifier
 from streamcal.decision.classifier import claim_gap as claim_gap
 from streamcal.decision.eum import EUMThreshold as EUMThreshold
@@ -24,6 +25,9 @@ from streamcal.decision.maximization import maximize as maximize
 from streamcal.decision.maximization import utility_curve as utility_curve
 from streamcal.decision.metric import Metric as Metric
 from streamcal.decision.prediction_sets import PredictionSetClassifier as PredictionSetClassifier
+from streamcal.decision.selective import Promise as Promise
+from streamcal.decision.selective import Selection as Selection
+from streamcal.decision.selective import SelectiveClassifier as SelectiveClassifier
 from streamcal.decision.stream import MicroBatcher as MicroBatcher
 from streamcal.decision.stream import evaluate as evaluate
 

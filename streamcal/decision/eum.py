@@ -223,7 +223,7 @@ class EUMThreshold(Timed, Stateful, Cloned):
         if times is None:
             learn()
         else:
-            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
+            do_all(*self._kind_steps(times.kind), partial(learn, times.seconds))
 
     def curve(self) -> ThresholdCurve:
         """Return the metric at every threshold that gives different labels, in O(n).

@@ -94,6 +94,12 @@ cdef class Shared:
             self.lock.release()
 
 
+_CALLED_INSIDE = (
+    "an object must not be called while the same thread is inside one of its calls, for"
+    " example in a signal handler or by its own calibrators, features or labels"
+)
+
+
 cdef class Exclusive(Shared):
     """An object that one thread uses at a time."""
 
@@ -101,10 +107,7 @@ cdef class Exclusive(Shared):
         """Acquire the lock; raise if this thread has it already."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         if self.owner == thread:
-            raise RuntimeError(
-                "an object must not be called while the same thread is inside one of its calls, for"
-                " example in a signal handler or by its own calibrators, features or labels"
-            )
+            raise RuntimeError(_CALLED_INSIDE)
         self.lock.acquire()
         self.owner = thread
         return 0
@@ -166,6 +169,11 @@ cdef class Mutex(Shared):
         if self.depth == 0:
             self.owner = 0
         self.reentrant.release()
+
+    def check_outermost(self):
+        """Raise if the thread that has it had it before: what it was changing is not whole."""
+        if self.depth > 1:
+            raise RuntimeError(_CALLED_INSIDE)
 
     cdef void renew(self) noexcept:
         if self.reentrant is None:  # it is being made

@@ -422,7 +422,7 @@ cdef class ScoreIndex(Shared):
         """Remove the oldest sample if there are more than the window holds, or those too old."""
         cdef Sample oldest
         if self.has_time_window():
-            while self.aging.clock.now - self.time_at(0)[0] >= self.aging.window:
+            while has_left(self.time_at(0)[0], self.aging.clock.now, self.aging.window):
                 oldest = self.pop()
                 self.remove(&oldest)
             return 0
@@ -1093,6 +1093,15 @@ cdef class ScoreIndex(Shared):
 
 
 # Queue --------------------------------------------------------------------------------------------
+
+
+cpdef bint has_left(double t, double now, double window) noexcept nogil:
+    """Return whether a time is out of a window, in seconds, that ends now.
+
+    Times are rounded to floats, so an age that differs from the window by less than that counts as
+    equal: at a constant rate a window of time holds as many samples as one that counts.
+    """
+    return t < now and now - t + 2.0**-52 * max(fabs(t), fabs(now)) >= window
 
 
 cdef inline size_t sample_bytes(bint wide) noexcept nogil:

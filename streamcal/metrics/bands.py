@@ -28,11 +28,17 @@ normal ε of variance 1. They have the mean p, and the variance that the labels 
 however it depends on p. Around the curve this would be wrong: the curve is a step function, and
 resampling from it is inconsistent.
 
+The share of independent events has an exact interval, `share_band` (Clopper and Pearson). It also
+holds for the mean of different probabilities, since tails are then lighter than the binomial ones
+(Hoeffding). Only where less than one event, or less than one other, is expected, the chance to miss
+it may be −log(1 − a) in place of a: 0.0513 in place of 0.05.
+
 Sources: Dimitriadis, Gneiting and Jordan (2021), PNAS 118(8), "Uncertainty quantification"; the
 distribution of Z by Groeneboom and Wellner (2001), JCGS 10(2), the likelihood ratio by Banerjee and
 Wellner (2001), Annals of Statistics 29(6); the wild bootstrap by Wu (1986), Annals of Statistics
 14(4), what a bootstrap of isotonic regression may be drawn from by Sen, Banerjee and Woodroofe
-(2010), Annals of Statistics 38(4).
+(2010), Annals of Statistics 38(4); exact intervals by Clopper and Pearson (1934), Biometrika 26(4),
+and Hoeffding (1956), Annals of Mathematical Statistics 27(3), theorem 4.
 """
 
 import functools
@@ -41,7 +47,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import airy, chdtri, entr, ndtri, rel_entr
+from scipy.special import airy, betaincinv, chdtri, entr, ndtri, rel_entr
 
 from streamcal._validation import as_within, check_choice, check_count
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
@@ -169,6 +175,31 @@ def mean_band(
     means = x + np.sqrt(squares) / n * rng.standard_normal((n_resamples, len(x)))
     low, high = _quantiles_of_fits(x, n, means, level)
     return Band(x, np.maximum(low, least), np.maximum(high, least))
+
+
+def share_band(hits: _Array, n: _Array, level: float = 0.9) -> tuple[_Array, _Array]:
+    """Return the ends of Clopper and Pearson's interval for the mean probability of events.
+
+    Parameters
+    ----------
+    hits, n : ndarrays of shape (n_points,)
+        How many events happened, and of how many, which must be positive.
+    level
+        At least this is the probability that the interval holds the mean; both ends miss alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> low, high = share_band(np.array([0.0, 50.0, 100.0]), np.full(3, 100.0))
+    >>> low.round(3), high.round(3)
+    (array([0.   , 0.414, 0.97 ]), array([0.03 , 0.586, 1.   ]))
+    """
+    level = as_within(level, "level", "(0, 1)")
+    misses, below = n - hits, 0.5 * (1.0 - level)
+    # A parameter of 0 is outside the domain of the function, and the end is known.
+    low = np.where(hits > 0.0, betaincinv(np.maximum(hits, 1.0), misses + 1.0, below), 0.0)
+    high = np.where(misses > 0.0, betaincinv(hits + 1.0, np.maximum(misses, 1.0), 1.0 - below), 1.0)
+    return low, high
 
 
 def _group(

@@ -23,7 +23,9 @@ which is wrong by a twentieth: normal with a deviation of 0.05.
 *Intervals.* Given the probabilities, the metric lies in the quantiles at (1 − level) / 2 and
 (1 + level) / 2 of its law. The probabilities themselves are estimated. A calibrator that learned
 from m labels is wrong by about as much as the mean of m labels is, so with u unknown labels the
-interval is widened by √(1 + u / m).
+interval is widened by √(1 + u / m). It is widened again if the last labels, as many as are known in
+the window and at least half of it, differ from their probabilities by more than chance: then those
+of the unknown labels may be as wrong. Such labels may have come too late for the window.
 
 The estimate from probabilities alone is that of CBPE (Kivimäki et al. 2025, arXiv 2505.05295), who
 take it from a model calibrated once.
@@ -31,6 +33,7 @@ take it from a model calibrated once.
 
 import math
 import re
+from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -51,14 +54,19 @@ from streamcal._validation import (
     check_same_length,
     is_na,
 )
-from streamcal._whole import do_all
+from streamcal._whole import Step, do_all
 from streamcal.decision import curves
-from streamcal.decision.goals import AnyMetric, Tversky, get_metric
+from streamcal.decision.goals import AnyMetric, Tversky, get_metric, metric_of_name
 from streamcal.decision.maximization import as_labels
 from streamcal.decision.metric import Metric
 
 Vector = NDArray[np.float64]
 ScoreName = Literal["auc", "brier", "log_loss"]
+Labelled: TypeAlias = tuple[Vector, Vector, NDArray[np.bool_]]
+"""Probabilities, labels and decisions, of shape ``(n_samples,)``."""
+
+_Sample = tuple[float, bool, float]  # probability, decision and label
+_Samples: TypeAlias = "OrderedDict[Hashable, _Sample]"  # oldest first, found at once
 AnyExpected: TypeAlias = "AnyMetric | ScoreName | Literal['recall']"
 """A metric that has an expectation here."""
 
@@ -66,6 +74,7 @@ _CLIP = 1e-15  # of probabilities in the logarithm
 _TAU = 1e-9  # mass of slots of a law that are dropped
 _PRIOR = 0.05  # deviation of the correction, by `benchmarks/expected_metrics.py`
 _MOST_CORRECTED = 0.5  # where one step is too far
+_MOST_LEFT = 10  # windows whose predictions may still get a label
 _LEAST_ODDS = 1e-3  # probabilities nearer to 0 or 1 have no greater lever
 
 
@@ -128,8 +137,9 @@ def expected_metric(
     labels; so has the mean of the Brier score and of the log loss, with a normal interval. AUC is
     the ratio of two expectations, with a normal interval, and 0.5 if there is only one label. With
     u unknown and m known labels the interval is √(1 + u / m) times as wide on each side, because
-    the probabilities are estimates, too; if no label is known it is not widened. Known labels
-    correct the probabilities of the others a little; few of them change next to nothing.
+    the probabilities are estimates, too, and wider if the known labels differ from theirs by more
+    than chance; if no label is known it is not widened. Known labels correct the probabilities of
+    the others a little; few of them change next to nothing.
 
     Examples
     --------
@@ -175,6 +185,9 @@ class ExpectedMetric(Cloned):
     calibrator, which learns each label that comes. A sudden change of what labels mean is seen only
     by the labels.
 
+    Predictions that leave the window without a label are kept for ten more windows. If the label
+    comes then, it still says how right the probabilities are, so it counts for `interval`.
+
     Examples
     --------
     Of two predictions the label is known, of the third it is not:
@@ -205,8 +218,9 @@ class ExpectedMetric(Cloned):
         self.threshold = threshold
         self.level = level
         # By key, oldest first: the probability, the decision and the label, NaN if it is unknown.
-        self._samples: dict[Hashable, tuple[float, bool, float]] = {}
-        self._n_labels = 0  # all that came, of predictions in the window at that time
+        self._samples: _Samples = OrderedDict()
+        self._left: _Samples = OrderedDict()  # without a label, when they left the window
+        self._labelled: _Samples = OrderedDict()  # those of the last labels that came
 
     @property
     def n_samples(self) -> int:
@@ -239,11 +253,16 @@ class ExpectedMetric(Cloned):
         chosen = probability >= self._at if decision is None else as_label(decision, "decision")
         if key in self._samples:
             raise ValueError(f"`key` must be new, got {key!r}, which is in the window")
-        dropped = [next(iter(self._samples))] if len(self._samples) >= self.window else []
-        do_all(
-            *(partial(self._samples.pop, old) for old in dropped),
+        steps: list[Step] = [
+            partial(self._left.pop, key, None),  # another prediction of this key
             partial(self._samples.__setitem__, key, (probability, bool(chosen), math.nan)),
-        )
+        ]
+        if len(self._samples) >= self.window:
+            old, sample = next(iter(self._samples.items()))
+            steps.append(partial(self._samples.pop, old))
+            if sample[2] != sample[2]:
+                steps += _kept(self._left, old, sample, _MOST_LEFT * self.window)
+        do_all(*steps)
 
     def add_label(self, key: Hashable, y: int) -> bool:
         """Add the label of a prediction; another label of the same key takes its place.
@@ -251,7 +270,8 @@ class ExpectedMetric(Cloned):
         Returns
         -------
         bool
-            Whether the prediction is in the window. If not, nothing changes.
+            Whether the prediction is in the window. If it has left, its label counts only for how
+            right the probabilities are, and so for the interval.
 
         Raises
         ------
@@ -259,16 +279,18 @@ class ExpectedMetric(Cloned):
             If ``y`` is not 0 or 1; nothing changes.
         """
         label = as_label(y, "y")
-        found = self._samples.get(key)
+        is_here = key in self._samples
+        found = self._samples.get(key) or self._left.get(key)
         if found is None:
             return False
-        p, chosen, before = found
-        n_labels = self._n_labels + (before != before)
-        do_all(
-            partial(self._samples.__setitem__, key, (p, chosen, label)),
-            partial(setattr, self, "_n_labels", n_labels),
-        )
-        return True
+        sample = (*found[:2], label)
+        steps = _kept(self._labelled, key, sample, self.window)
+        if is_here:
+            steps.append(partial(self._samples.__setitem__, key, sample))
+        else:
+            steps.append(partial(self._left.pop, key))
+        do_all(*steps)
+        return is_here
 
     def get(self) -> float:
         """Return the expectation of the metric, 0 before the first prediction."""
@@ -289,12 +311,29 @@ class ExpectedMetric(Cloned):
         """
         if not self._samples:
             raise ValueError("a prediction must be added first")
-        p, chosen, y = np.array([*self._samples.values()], dtype=np.float64).T
-        n_known = min(self._n_labels, self.window)
-        return expect(p, y, chosen == 1.0, self._goal, self._level, n_known=n_known)
+        p, y, chosen = _columns(self._samples)
+        labelled = _columns(self._labelled)
+        return expect(p, y, chosen, self._goal, self._level, labelled=labelled)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric!r}): {self.get():,.6f}"
+
+
+# What ExpectedMetric keeps ------------------------------------------------------------------------
+
+
+def _kept(samples: _Samples, key: Hashable, sample: _Sample, most: int) -> list[Step]:
+    """Return steps that make a sample the newest one, of at most so many."""
+    steps: list[Step] = [partial(samples.pop, key, None)]
+    if key not in samples and len(samples) >= most:
+        steps.append(partial(samples.pop, next(iter(samples))))
+    return [*steps, partial(samples.__setitem__, key, sample)]
+
+
+def _columns(samples: _Samples) -> Labelled:
+    """Return probabilities, labels and decisions."""
+    p, chosen, y = np.array([*samples.values()], dtype=np.float64).reshape(-1, 3).T
+    return p, y, chosen == 1.0
 
 
 # What is computed ---------------------------------------------------------------------------------
@@ -314,6 +353,7 @@ def as_goal(metric: Any) -> Metric | ScoreName:
             return _SCORES[plain]
         if plain == "recall":
             return Tversky(0.0, 1.0)
+        return metric_of_name(metric, _OTHERS)
     return get_metric(metric)
 
 
@@ -324,6 +364,7 @@ _SCORES: dict[str, ScoreName] = {
     "brierscore": "brier",
     "logloss": "log_loss",
 }
+_OTHERS = ("auc", "brier", "log_loss", "recall")
 
 
 def expect(
@@ -333,13 +374,13 @@ def expect(
     goal: Metric | ScoreName,
     level: float,
     *,
-    n_known: int | None = None,
+    labelled: Labelled | None = None,
 ) -> Expected:
     """Return the expectation and the interval; arrays of shape ``(n_samples,)``.
 
     ``y`` is NaN where it is unknown, ``chosen`` are the decisions, ``goal`` is that of `as_goal`.
-    ``n_known`` is the number of labels that the probabilities were learned from; by default of
-    those in ``y``.
+    ``labelled`` are the last samples whose label came, which tell how right probabilities are; by
+    default those in ``y``.
     """
     unknown = np.isnan(y)
     q = y.copy()  # the probability of the label 1, given what is known
@@ -350,10 +391,11 @@ def expect(
         found = _normal(*_auc(p, q), level)
     else:
         found = _normal(*_mean_score(p, q, goal), level)
-    n_unknown = int(unknown.sum())
-    m = len(y) - n_unknown if n_known is None else n_known
+    given = (p[~unknown], y[~unknown], chosen[~unknown]) if labelled is None else labelled
+    m, n_unknown = len(given[0]), int(unknown.sum())
     factor = math.sqrt(1.0 + n_unknown / m) if m else 1.0
-    factor *= _miscalibration(p[~unknown], y[~unknown], chosen[~unknown])
+    last = slice(-max(len(y) - n_unknown, (len(y) + 1) // 2), None)
+    factor *= _miscalibration(given[0][last], given[1][last], given[2][last])
     value, low, high = found
     ends = value, value - factor * (value - low), value + factor * (high - value)
     return Expected(*np.clip(ends, *_ends(goal)).tolist())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river.metrics.base import BinaryMetric
 
-from streamcal._validation import as_weight, as_weights, check_count, check_label
+from streamcal._validation import as_category, as_weight, as_weights, check_count, check_label
 from streamcal.calibration.context import field_column
 from streamcal.calibration.segments import check_crosses, check_fields
 from streamcal.metrics.base import ProbabilityErrorMetric, as_event, as_events, is_no_prediction
@@ -19,7 +19,6 @@ from streamcal.metrics.segment_errors import (
     MEAN_IF_CALIBRATED,
     Group,
     adjust,
-    as_category,
     encode,
     group_samples,
     measure,

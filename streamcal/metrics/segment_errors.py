@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import is_na
+from streamcal._validation import as_category
 
 MEAN_IF_CALIBRATED = math.sqrt(8.0 / math.pi)
 """The mean error in deviations, if labels are drawn from predictions that are all different."""
@@ -103,20 +103,6 @@ def encode(values: Sequence[Any], field: str) -> tuple[list[Any], Codes]:
     again = [places.setdefault(as_category(value, field), len(places)) for value in raw]
     codes = np.fromiter(map(raw.__getitem__, values), np.int64, len(values))
     return list(places), np.array(again, np.int64)[codes]
-
-
-def as_category(value: Any, field: str) -> Any:
-    """Return a value of a field as plain text, number or None (also for NaN and NA), or raise."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, str):
-        return plain
-    if plain is None or is_na(plain):
-        return None
-    if not isinstance(plain, int | float):
-        raise TypeError(
-            f"the value of the field {field!r} must be text, a number or None, got {value!r}"
-        )
-    return plain if plain == plain else None
 
 
 def group_samples(

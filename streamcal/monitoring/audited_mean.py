@@ -25,7 +25,7 @@ from scipy.special import ndtri
 
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, Stateful, array_of, require, restore
-from streamcal._validation import as_number, as_within
+from streamcal._validation import as_number, as_propensity, as_within
 from streamcal._whole import do_all
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.monitoring._audit_sums import AuditSums
@@ -129,7 +129,7 @@ class AuditedMean(Locked, Stateful):
         # Sums of squares are of what exceeds `low`: far from 0, they would have no digits left.
         m = self._as_value(predicted, "predicted") - self.low
         v = None if observed is None else self._as_value(observed, "observed") - self.low
-        pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+        pi = as_propensity(propensity, self.floor)
         if v is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
         with self._mutex:

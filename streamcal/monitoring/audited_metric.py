@@ -28,7 +28,7 @@ from scipy.special import ndtri
 
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, Stateful, array_of, require, restore
-from streamcal._validation import as_probability, as_within
+from streamcal._validation import as_probability, as_propensity, as_within
 from streamcal._whole import do_all
 from streamcal.decision.goals import as_parameter
 from streamcal.decision.metric import Metric
@@ -103,7 +103,8 @@ class AuditedMetric(Locked, Stateful):
         ):
             raise ValueError(
                 "`metric` must be a ratio of linear forms of the confusion table, such as 'f1',"
-                f" 'recall' or 'accuracy', got {metric!r}; for a mean of losses use AuditedMean"
+                f" 'recall' or 'accuracy', got {metric!r}; for a mean of losses use AuditedMean,"
+                " for others weigh the labelled decisions by 1 / propensity"
             )
         self.metric = metric
         self.alpha = as_within(alpha, "alpha", "(0, 1)")
@@ -154,7 +155,7 @@ class AuditedMetric(Locked, Stateful):
         """
         p = as_probability(predicted, "predicted")
         y = None if observed is None else as_label(observed, "observed")
-        pi = as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+        pi = as_propensity(propensity, self.floor)
         if y is None and pi == 1.0:
             raise ValueError("`observed` must be given where `propensity` is 1, got None")
         chosen = p >= self.threshold if decision is None else as_label(decision, "decision") == 1.0

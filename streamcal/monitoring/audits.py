@@ -16,7 +16,6 @@ vary by 14, with it by about 3. It depends only on the past, so the propensity i
 """
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,16 +37,21 @@ from streamcal._state import (
     require,
     restore,
 )
-from streamcal._validation import as_probability, as_within, check_count
+from streamcal._validation import (
+    as_category,
+    as_key,
+    as_probability,
+    as_within,
+    check_count,
+    check_kept,
+)
 from streamcal._whole import Step, do_all
 from streamcal.calibration.segments import check_fields
-from streamcal.metrics.segment_errors import as_category
 
 _SLACK = 10.0  # so many questions too few double the correction
 _SAME = 0.5  # the part of the propensity that is the same for all decisions
 _MEMORY = 1000.0  # the mean interest is that of about so many decisions
 _MOST_SEGMENTS = 10_000  # values of a field that are counted apart
-_MOST_BITS = 14_284  # of an int with 4,300 digits, the most that Python reads
 _THINNEST = 4.0  # how much more a decision of a thin segment counts at most
 
 
@@ -291,41 +295,8 @@ def _as_secret(secret: Any) -> str:
     return secret
 
 
-def _check_kept(value: Any, name: str) -> None:
-    """Raise unless a state, which is JSON, can hold text or an int."""
-    if isinstance(value, str) and not value.isascii() and json.loads(json.dumps(value)) != value:
-        raise ValueError(f"`{name}` must have no surrogate pairs, got {value!r}")
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise ValueError(
-            f"`{name}` must have numbers of at most 4,300 digits, got an int of"
-            f" {value.bit_length():,} bits"
-        )
-
-
 def _log_odds(p: float) -> float:
     return math.log(p) - math.log1p(-p)
-
-
-def as_key(key: Any) -> Any:
-    """Return the key of a decision, the same for keys that are equal, or raise.
-
-    Examples
-    --------
-    >>> as_key(("a", 1.0)), as_key(True)
-    (('a', 1), 1)
-    """
-    if isinstance(key, tuple):
-        return tuple(None if part is None else as_key(part) for part in key)
-    if isinstance(key, np.generic):
-        key = key.item()
-    if isinstance(key, str):
-        key = str.__str__(key)  # a member of a StrEnum is equal to its text, but is shown otherwise
-    elif isinstance(key, int) or (isinstance(key, float) and key.is_integer()):
-        key = int(key)  # True is 1
-    elif not isinstance(key, float) or key != key:
-        raise TypeError(f"`key` must be text, a number or a tuple of these, got {key!r}")
-    _check_kept(key, "key")
-    return key
 
 
 def as_value(value: Any, field: str) -> Any:
@@ -334,5 +305,5 @@ def as_value(value: Any, field: str) -> Any:
         plain = as_category(value, field)
     except TypeError:
         raise TypeError(f"`x` must have text or numbers in {field!r}, got {value!r}") from None
-    _check_kept(plain, "x")
+    check_kept(plain, "x")
     return plain

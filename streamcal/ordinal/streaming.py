@@ -156,7 +156,7 @@ class StreamingThresholds(Timed, Stateful, Cloned):
         yield {"n_labels": 3}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last_solve": None}
+        return {**super().__getstate__(), "_last_solve": None}
 
     @property
     def n_samples(self) -> int:
@@ -195,7 +195,7 @@ class StreamingThresholds(Timed, Stateful, Cloned):
             if kind != self._kind:  # the first time
                 do_all(*self.learn_steps(score, y, w, t))
                 return
-            plain = type(score) is type(w) is float and type(y) is int
+            plain = type(score) is type(w) is float and type(y) is int and 0 < y <= self.n_labels
             if not (plain and self._index.learn(score, y - 1.0, w, seconds)):
                 self._index.learn(*self._as_sample(score, y, w), seconds)
             return
@@ -268,7 +268,7 @@ class StreamingThresholds(Timed, Stateful, Cloned):
         if times is None:
             learn()
         else:
-            do_all(partial(learn, times.seconds), *self._kind_steps(times.kind))
+            do_all(*self._kind_steps(times.kind), partial(learn, times.seconds))
 
     def predict_one(self, score: float) -> int | None:
         """Return the label of a score; None before anything is learned; O(K + log K log n_scores).

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal._advice import shown
 from streamcal._validation import as_probability, as_vector, check_beside, check_no_mask, is_missing
 from streamcal.losses.deviance import HINT
 from streamcal.metrics.base import Multiclass, as_events
@@ -115,6 +116,29 @@ def as_predictions(y_true: Any, y_prob: Any) -> Predictions:
         return Predictions(y_true, {}, y_prob)
     _check_columns(labels, columns)
     return Predictions(labels, columns)
+
+
+def pairs_of(models: Any) -> dict[str | None, tuple[Any, Any]]:
+    """Return labels and probabilities by the name of the model, or raise."""
+    if not hasattr(models, "items"):
+        raise TypeError(
+            f"`models` must be a mapping, such as {{'raw': (y_true, y_prob)}}, got {shown(models)}"
+        )
+    if not models:
+        raise ValueError("`models` must hold at least one model, got none")
+    pairs: dict[str | None, tuple[Any, Any]] = {}
+    for name, pair in models.items():
+        try:
+            if hasattr(pair, "learn_one") or hasattr(pair, "fit"):
+                raise TypeError
+            y_true, y_prob = pair
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"`models[{name!r}]` must be a pair (y_true, y_prob), got {shown(pair)};"
+                " `from_estimator` draws a model"
+            ) from None
+        pairs[str(name)] = y_true, y_prob
+    return pairs
 
 
 def predictions_of(estimator: Any, X: Any, y: Any, name: str | None) -> dict[str, Predictions]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamcal._advice import shown
 from streamcal._validation import check_choice
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
@@ -34,6 +33,7 @@ from streamcal.plot._predictions import (
     as_predictions,
     hints,
     means_of,
+    pairs_of,
     predictions_of,
     view_of,
 )
@@ -49,6 +49,7 @@ from streamcal.plot.reliability_curve import (
     over_same_range,
     shapes_of,
     shown_part,
+    shown_share,
 )
 
 if TYPE_CHECKING:
@@ -332,33 +333,13 @@ class ReliabilityDisplay:
         if method is None:
             method = "asymptotic" if found is None else "resampling"
         find_band = band_finder(band, method, level, n_resamples, seed, found)
-        if not hasattr(models, "items"):
-            raise TypeError(
-                "`models` must be a mapping, such as {'raw': (y_true, y_prob)}, got"
-                f" {shown(models)}"
-            )
-        if not models:
-            raise ValueError("`models` must hold at least one model, got none")
-        checked: dict[str | None, Predictions] = {}
-        means: dict[str | None, Events] = {}
-        for name, pair in models.items():
-            try:
-                if hasattr(pair, "learn_one") or hasattr(pair, "fit"):
-                    raise TypeError
-                y_true, y_prob = pair
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"`models[{name!r}]` must be a pair (y_true, y_prob), got {shown(pair)};"
-                    " `from_estimator` draws a model"
-                ) from None
-            if found is None:
-                checked[str(name)] = as_predictions(y_true, y_prob)
-            else:
-                means[str(name)] = found.as_arrays(y_true, y_prob)
+        pairs = pairs_of(models)
         if found is None:
-            with hints(pos_val, *(values for pair in models.values() for values in pair)):
+            checked = {name: as_predictions(*pair) for name, pair in pairs.items()}
+            with hints(pos_val, *(values for pair in pairs.values() for values in pair)):
                 made = cls._of_models(checked, pos_val, multiclass, scoring, find_band)
         else:
+            means = {name: found.as_arrays(*pair) for name, pair in pairs.items()}
             made = cls._of_means(means, loss, found, find_band)
         return made._with_bands(level, band).plot(ax=ax)
 
@@ -419,14 +400,14 @@ class ReliabilityDisplay:
         made.panels = panels
         total, n_labels = counts.total(), len(counts)
         made._titles = [
-            (str(label), ", ".join([_percent(counts[label] / total), *panel._mcb_in_words()]))
+            (str(label), ", ".join([shown_share(counts[label] / total), *panel._mcb_in_words()]))
             for label, panel in panels.items()
         ]
         if len(panels) < n_labels:
             rest = 1.0 - sum(counts[label] for label in panels) / total
             made._note = (
                 f"The {len(panels)} most frequent of {n_labels:,} labels;"
-                f" the other {n_labels - len(panels):,} have {_percent(rest)} of the samples."
+                f" the other {n_labels - len(panels):,} have {shown_share(rest)} of the samples."
             )
         return made
 
@@ -781,22 +762,6 @@ def _deviance_of(
     return find_deviance(
         loss, scoring=scoring != "brier", pos_val=pos_val is not True, multiclass=multiclass
     )
-
-
-def _percent(share: float) -> str:
-    """Return a share in words, which is 0 or 100 % only if it is so.
-
-    Examples
-    --------
-    >>> _percent(1 / 7), _percent(0.002), _percent(1e-6), _percent(0.9999)
-    ('14 %', '0.2 %', '< 0.1 %', '> 99 %')
-    """
-    percent = 100.0 * share
-    if percent <= 0.0 or percent >= 100.0 or 10.0 <= percent <= 99.0:
-        return f"{percent:.0f} %"
-    if percent > 99.0:
-        return "> 99 %"
-    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
 def _is_square(edges: Array, y: Array) -> bool:

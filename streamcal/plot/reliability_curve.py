@@ -198,6 +198,22 @@ def shown_part(part: float) -> str:
     return f"{part:.4f}" if part < 1e4 else f"{part:.4g}"
 
 
+def shown_share(share: float) -> str:
+    """Return a share in words, which is 0 or 100 % only if it is so.
+
+    Examples
+    --------
+    >>> shown_share(1 / 7), shown_share(0.002), shown_share(1e-6), shown_share(0.9999)
+    ('14 %', '0.2 %', '< 0.1 %', '> 99 %')
+    """
+    percent = 100.0 * share
+    if percent <= 0.0 or percent >= 100.0 or 10.0 <= percent <= 99.0:
+        return f"{percent:.0f} %"
+    if percent > 99.0:
+        return "> 99 %"
+    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
+
+
 def band_finder(
     band: Kind,
     method: BandMethod,

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.metrics.expected import AnyExpected, Expected, as_goal, expect
+from streamcal.metrics.expected import AnyExpected, Expected, Labelled, as_goal, expect
 from streamcal.report.content import Section, Table
 from streamcal.report.prometheus import Metric, gauge
 
@@ -32,14 +32,15 @@ class Latest(NamedTuple):
     """The last rows of a table, or the last decisions of a run: arrays of shape ``(n_rows,)``.
 
     ``p`` are calibrated probabilities, ``y`` labels, NaN where there is none yet, and ``chosen``
-    the decisions. ``n_labels`` counts the labels of earlier rows, too. ``rule`` says what a
-    decision is; "" if it is the most probable of several labels, and ``y`` whether that is right.
+    the decisions. ``labelled`` are the same of the last rows that have a label, earlier ones too.
+    ``rule`` says what a decision is; "" if it is the most probable of several labels, and ``y``
+    whether that is right.
     """
 
     p: Vector
     y: Vector
     chosen: NDArray[np.bool_]
-    n_labels: int
+    labelled: Labelled
     rule: str = ""
     noun: str = "row"
 
@@ -61,16 +62,14 @@ class Latest(NamedTuple):
 
     def expected(self, metric: AnyExpected, level: float = LEVEL) -> Expected:
         """Return the expectation of a metric of these rows, as that of `ExpectedMetric`."""
-        n_known = min(self.n_labels, LENGTH)
-        return expect(self.p, self.y, self.chosen, as_goal(metric), level, n_known=n_known)
+        return expect(self.p, self.y, self.chosen, as_goal(metric), level, labelled=self.labelled)
 
 
 class Newest:
     """Collects the last rows of a table, of any length, by number or by time."""
 
     def __init__(self) -> None:
-        self._rows = np.empty((0, 4))
-        self._n_labels = 0
+        self._rows = self._labelled = np.empty((0, 4))
 
     @property
     def n_rows(self) -> int:
@@ -79,18 +78,20 @@ class Newest:
 
     def add(self, p: Vector, y: Vector, decisions: Vector, times: Vector | None = None) -> None:
         """Add rows; labels and decisions that are unknown are NaN."""
-        self._n_labels += int((~np.isnan(y)).sum())
         new = np.column_stack([p, y, decisions, np.zeros(len(p)) if times is None else times])
-        rows = np.concatenate([self._rows, new])
-        self._rows = rows[np.argsort(rows[:, 3], kind="stable")][-LENGTH:]
+        self._rows = _last(np.concatenate([self._rows, new]))
+        self._labelled = _last(np.concatenate([self._labelled, new[~np.isnan(y)]]))
 
     def latest(self, name: str, column: str) -> Latest:
         """Return the rows; the names are of the column with ``p``, and of that with decisions."""
         p, y, decisions, _ = self._rows.T
+        known_p, known_y, known_decisions, _ = self._labelled.T
         if np.isnan(decisions).any():
-            return by_threshold(p, y, self._n_labels, name)
+            return by_threshold(p, y, (known_p, known_y), name)
         rule = f"The predicted label is that of the column {column}."
-        return Latest(p, y, decisions == 1.0, self._n_labels, rule)
+        at_threshold = np.isnan(known_decisions) & (known_p >= _THRESHOLD)
+        labelled = known_p, known_y, at_threshold | (known_decisions == 1.0)
+        return Latest(p, y, decisions == 1.0, labelled, rule)
 
     def add_answers(
         self, probabilities: NDArray[np.float64], codes: Vector, times: Vector | None = None
@@ -101,14 +102,24 @@ class Newest:
 
     def latest_answers(self) -> Latest:
         """Return the rows, where ``p`` is of the most probable of several labels."""
-        p, y, _, _ = self._rows.T
-        return Latest(p, y, np.ones(len(p), np.bool_), self._n_labels)
+        rows, labelled = (
+            (p, y, np.ones(len(p), np.bool_)) for p, y, _, _ in (self._rows.T, self._labelled.T)
+        )
+        return Latest(*rows, labelled)
 
 
-def by_threshold(p: Vector, y: Vector, n_labels: int, name: str, noun: str = "row") -> Latest:
-    """Return rows whose predicted label depends on the probability."""
+def by_threshold(
+    p: Vector, y: Vector, labelled: tuple[Vector, Vector], name: str, noun: str = "row"
+) -> Latest:
+    """Return rows whose decisions depend on the probability, those of ``labelled`` rows too."""
     rule = f"The predicted label is 1 where {name} is at least {_THRESHOLD:g}."
-    return Latest(p, y, p >= _THRESHOLD, n_labels, rule, noun)
+    known_p, known_y = (column[-LENGTH:] for column in labelled)
+    return Latest(p, y, p >= _THRESHOLD, (known_p, known_y, known_p >= _THRESHOLD), rule, noun)
+
+
+def _last(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the last rows by their last column."""
+    return rows[np.argsort(rows[:, -1], kind="stable")][-LENGTH:]
 
 
 def of_latest(latest: Latest) -> Section:
@@ -133,7 +144,9 @@ def verdict_of_latest(latest: Latest) -> str:
     Examples
     --------
     >>> p, y = np.tile([0.2, 0.8], 50), np.repeat([0.0, 1.0, np.nan], [1, 1, 98])
-    >>> print(verdict_of_latest(by_threshold(p, y, 1000, "p"))[38:])
+    >>> known = np.repeat([0.2, 0.8], 500)
+    >>> labels = 1.0 * (np.arange(1_000) % 5 < 5 * known)
+    >>> print(verdict_of_latest(by_threshold(p, y, (known, labels), "p"))[38:])
     Expected for all, with 90 % intervals: F1 0.804 (0.731 to 0.872), AUC 0.806 (0.738 to 0.874).
     """
     told = [metric for metric in latest.metrics if metric in _TOLD] or latest.metrics

@@ -7,6 +7,7 @@ Before calibration another label may be the predicted one.
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from streamcal.metrics.log_loss import RULE, log_losses
 from streamcal.plot.reliability_curve import ReliabilityCurve
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, shown, thin
+from streamcal.report.coverage_sections import Column, Targets, Told, of_coverage, promises_of
 from streamcal.report.key_sections import shorten
 from streamcal.report.prometheus import Metric, loss_metrics
 from streamcal.report.table_sections import (
@@ -134,13 +136,15 @@ class Answers(NamedTuple):
         return np.bincount(self.labels, minlength=len(self.names))
 
 
-def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
+def of_labels(answers: Answers, promises: Sequence[Told] = (), seed: int = 0) -> list[Section]:
     """Return the sections of a table with probabilities of several labels.
 
     Parameters
     ----------
     answers : Answers
         The rows; at least one.
+    promises : sequence of Told
+        Those of `promises_of_labels`.
     seed : int
         Seed of the resampling for bands and chance levels.
     """
@@ -161,6 +165,7 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
             text="How often the label with the greatest probability is right, against this"
             f" probability. {reliability.text}",
         ),
+        of_coverage(_columns(answers), promises),
         _each_label(answers, seed),
         over_time(
             answers.top,
@@ -169,6 +174,19 @@ def of_labels(answers: Answers, seed: int = 0) -> list[Section]:
             losses={f"all labels{w}": each.log_losses for w, each in answers.parts.items()},
             labels=[top.labels for top in tops.values()],
         ),
+    ]
+
+
+def promises_of_labels(answers: Answers, targets: Targets) -> list[Told]:
+    """Return promises about the accuracy of predicted labels."""
+    return promises_of(_columns(answers), targets)
+
+
+def _columns(answers: Answers) -> list[Column]:
+    """Return what may answer: the probabilities, or those before and after calibration."""
+    return [
+        Column(f"the probabilities{when}", top.labels, top.calibrated)
+        for when, top in ((when, each.top) for when, each in answers.parts.items())
     ]
 
 

@@ -3,7 +3,7 @@
 (() => {
   const root = document.documentElement;
   const described = JSON.parse(document.getElementById("charts").textContent);
-  const plots = {};
+  const plots = {}, ranges = {};  // by the ids of charts; the ends of axes as they were last set
   // Pixels that a chart may have on A4 or letter; two and their words fill a sheet.
   const PAPER = {width: 620, height: 240, square: 360, paired: 310, panel: 145};
 
@@ -87,6 +87,7 @@
       const views = await Bokeh.embed.embed_item(item, document.getElementById(id + "-chart"));
       const [view] = [...views];
       plots[id] = view.model;
+      ranges[id] = [view.model.x_range, view.model.y_range].map((range) => [range.start, range.end]);
       if (view.model.name === "square") {
         makeSquare(view);
         new ResizeObserver(() => makeSquare(view)).observe(document.getElementById(id));
@@ -118,6 +119,16 @@
     root.dataset.ready = "yes";
   }
 
+  // Sets the ends of axes, unless the reader has zoomed.
+  function setRanges(id, ends) {
+    [plots[id].x_range, plots[id].y_range].forEach((range, i) => {
+      const [low, high] = ranges[id][i];
+      if (ends[i] === null || range.start !== low || range.end !== high) return;
+      range.setv({start: ends[i][0], end: ends[i][1]});
+      ranges[id][i] = ends[i];
+    });
+  }
+
   // What a live page asks for: the numbers, if they have changed.
   async function refresh(status) {
     try {
@@ -144,6 +155,7 @@
       for (const [id, all] of Object.entries(update.charts)) {
         plots[id].renderers.forEach((renderer, i) => { renderer.data_source.data = all[i]; });
       }
+      for (const [id, ends] of Object.entries(update.ranges)) setRanges(id, ends);
       root.dataset.version = update.version;
     } catch (error) {
       status.textContent = "not connected: these are the last numbers";

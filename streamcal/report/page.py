@@ -81,7 +81,7 @@ def update(report: Report) -> dict[str, Any]:
     -------
     update : dict
         ``version`` and ``structure`` of the report; ``html`` by the id of the element; ``charts``,
-        the numbers of charts by their ids.
+        the numbers of charts by their ids, and ``ranges``, the ends of their axes.
     """
     parts = _template("parts.html").module
     html = {table.id: str(parts.table(table)) for part in report.sections for table in part.tables}
@@ -94,6 +94,7 @@ def update(report: Report) -> dict[str, Any]:
         "structure": structure(report),
         "html": html,
         "charts": {chart.id: charts.data(chart) for chart in report.charts},
+        "ranges": {chart.id: (chart.x_range, chart.y_range) for chart in report.charts},
     }
 
 

@@ -1,6 +1,7 @@
 """The parts of a report about a store of `streamcal.durable.run`, for a person on call."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,15 @@ from streamcal.durable.timeline import LENGTH, RECENT, TIMELINE, Periods, Timeli
 from streamcal.metrics.log_loss import RULE
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, moment, shown
+from streamcal.report.coverage_sections import (
+    Column,
+    Targets,
+    Told,
+    column_of,
+    of_coverage,
+    promises_of,
+    verdict_of_promises,
+)
 from streamcal.report.expected_sections import (
     Latest,
     by_threshold,
@@ -77,7 +87,20 @@ class Run:
             return None
         if not (np.isin(y[is_known], (0.0, 1.0)).all() and ((p >= 0.0) & (p <= 1.0)).all()):
             return None
-        return by_threshold(p, y, self.timeline.n_labels, CALIBRATED, "decision")
+        recent = self.recent
+        none = np.empty(0), np.empty(0)
+        labelled = none if recent is None else (recent.calibrated, recent.labels)
+        return by_threshold(p, y, labelled, CALIBRATED, "decision")
+
+    def promises(self, targets: Targets) -> list[Told]:
+        """Return what is promised for the last labelled samples; nothing without any."""
+        return [] if self.recent is None else promises_of(_columns(self.recent), targets)
+
+
+def _columns(recent: Scored) -> list[Column]:
+    """Return what may answer: the scores, if they are probabilities, and the calibrated values."""
+    told = [column_of(CALIBRATED, recent.calibrated, recent.labels)]
+    return [column_of(RAW, recent.raw, recent.labels), *told] if recent.comparable else told
 
 
 def _read(store: Store, name: str, kind: type[Any]) -> Any:
@@ -88,7 +111,7 @@ def _read(store: Store, name: str, kind: type[Any]) -> Any:
     return kind.from_bytes(data) if decode(data).kind == kind.__name__ else None
 
 
-def of_run(run: Run) -> list[Section]:
+def of_run(run: Run, promises: Sequence[Told] = ()) -> list[Section]:
     """Return the sections of a run: its state now, losses over time, recent reliability."""
     if run.timeline is None:
         return []
@@ -98,13 +121,14 @@ def of_run(run: Run) -> list[Section]:
     if (recent := run.recent) is not None:
         n = f"Of the last {len(recent.labels):,} labelled events. "
         scores, reliability = of_sample(recent, RAW, CALIBRATED)
-        for part in (reliability, scores):
+        coverage = of_coverage(_columns(recent), promises, "event")
+        for part in (reliability, scores, coverage):
             title = f"Recent {part.title.lower()}"  # the same for any n: the page is updated
             sections.append(replace(part, title=title, text=n + part.text))
     return sections
 
 
-def verdict_of_run(run: Run) -> tuple[str, ...]:
+def verdict_of_run(run: Run, promises: Sequence[Told] = ()) -> tuple[str, ...]:
     """Return the verdict on a run in sentences, alarms first."""
     if run.timeline is None:
         return ()
@@ -117,6 +141,8 @@ def verdict_of_run(run: Run) -> tuple[str, ...]:
             f"Of the last {len(recent.labels):,} labelled events: "
             + verdict.reliability_in_words(CALIBRATED, recent.calibrated, recent.labels)
         )
+        of = f"the last {len(recent.labels):,} labelled events"
+        sentences += verdict_of_promises(promises, of)
     if (latest := run.latest) is not None:
         sentences.append(verdict_of_latest(latest))
     return tuple(sentences)

@@ -369,7 +369,7 @@ def reliability_section(
     masses = []
     for i, (name, curve) in enumerate(curves.items()):
         heights = _rebin(curve.mass / curve.mass.sum(), curve.edges, edges)
-        masses.append(Series(name, "bars", bars(heights, edges), _color(i, len(curves))))
+        masses.append(Series(name, "bars", bars(heights, edges), color_of(i, len(curves))))
     summary = listed([f"{name} {shown(scores['brier', name].mcb)}" for name in curves])
     charts = (
         Chart(
@@ -407,7 +407,7 @@ def _reliability_series(curves: Mapping[str, ReliabilityCurve], ends: Vector) ->
     """Return the diagonal, and the band and the curve of each column."""
     series = [Series("perfectly calibrated", "line", {"x": ends, "y": ends}, "muted", "dashed")]
     for i, (name, curve) in enumerate(curves.items()):
-        color = _color(i, len(curves))
+        color = color_of(i, len(curves))
         if curve.band is not None:
             x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
@@ -435,7 +435,7 @@ def _reliability_table(
     return Table("reliability-numbers", "The curves in numbers", header, rows)
 
 
-def _color(i: int, n: int) -> str:
+def color_of(i: int, n: int) -> str:
     """Return the colour of a column; calibrated values always have the second one."""
     return f"c{i + 2 - n}"
 
@@ -565,7 +565,7 @@ def _window_lines(x: Vector, names: list[str], values: Vector) -> list[Series]:
     """Return a line for each column; points if there is only one window."""
     kind = "line" if len(x) > 1 else "points"
     return [
-        Series(name, kind, {"x": x, "y": y}, _color(i, len(names)))
+        Series(name, kind, {"x": x, "y": y}, color_of(i, len(names)))
         for i, (name, y) in enumerate(zip(names, values.T, strict=True))
     ]
 

@@ -15,6 +15,10 @@ What is wrong or better is confirmed by a test, so that chance does not mislead 
 * The e-value is that of `streamcal.monitoring.CalibrationTest`: the chance that it ever exceeds
   1 / `LEVEL` is at most `LEVEL` if the probabilities are right.
 
+* A promise about answers is compared with the exact interval of their accuracy
+  (`streamcal.metrics.bands.share_band`): it is broken if all of the interval is below it, kept if
+  none is, and else not refuted.
+
 Log losses are told as they are, with the number of periods in which they are lower.
 
 References
@@ -34,7 +38,8 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.losses.deviance import Deviance
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
-from streamcal.plot.reliability_curve import shown_part
+from streamcal.plot.accuracy_coverage_curve import Promise
+from streamcal.plot.reliability_curve import shown_part, shown_share
 from streamcal.report.content import listed
 from streamcal.report.periods import Periods, equal_parts
 
@@ -369,6 +374,45 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
         return f"{begins} is {e_value_in_words(bets.largest)}."
     best = f"By the best bet {leader_in_words(bets)}"
     return f"{begins} reaches {e_value_in_words(bets.largest)}. {best}."
+
+
+def state_of(promise: Promise) -> str:
+    """Return whether a promise is kept, in words.
+
+    Examples
+    --------
+    >>> [state_of(Promise(0.95, 1000, 600, right, 0.95)) for right in (600, 570, 530)]
+    ['kept', 'not refuted', 'broken']
+    """
+    low, high = promise.interval(1.0 - LEVEL)
+    if high < promise.target:
+        return "broken"
+    return "kept" if low >= promise.target else "not refuted"
+
+
+def promise_in_words(name: str, metric: str, promise: Promise, rows: str) -> str:
+    """Return what is answered under a promise, or labelled 1 for one of precision, and its state.
+
+    Examples
+    --------
+    >>> promise_in_words("p", "precision", Promise(0.95, 1000, 600, 530, 0.951), "1,000 rows")[:71]
+    'By p, 60 % of 1,000 rows are labelled 1 for a precision of 0.95: 0.951 '
+    >>> promise_in_words("p", "accuracy", Promise(0.95, 1000, 0, 0, 1.0), "1,000 rows")
+    'By p, none of 1,000 rows can be answered for an accuracy of 0.95.'
+    """
+    article, done = ("an", "answered") if metric == "accuracy" else ("a", "labelled 1")
+    goal = f"{done} for {article} {metric} of {promise.target:g}"
+    if not promise.n_answered:
+        return f"By {name}, none of {rows} can be {goal}."
+    # With one digit more than the distance of the target from 1 has.
+    distance = max(1.0 - promise.target, 1e-6) if promise.target < 1.0 else 1e-3
+    digits = max(3, 1 - math.floor(math.log10(distance) + 1e-9))
+    numbers = (promise.expected, promise.accuracy, *promise.interval(1.0 - LEVEL))
+    expected, observed, low, high = (f"{number:.{digits}f}" for number in numbers)
+    return (
+        f"By {name}, {shown_share(promise.coverage)} of {rows} are {goal}: {expected} expected,"
+        f" {observed} observed ({low} to {high}). The promise is {state_of(promise)}."
+    )
 
 
 def _signed(number: float) -> str:

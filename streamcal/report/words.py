@@ -40,6 +40,10 @@ WORDS = (
         " predicting the mean label. For the squared error it is R².",
     ),
     ("ECE", "expected calibration error: the mean gap of prediction and labels over bins."),
+    (
+        "Coverage",
+        "the share of samples that are answered, the surest first; a person decides the others.",
+    ),
     ("AUC", "area under the ROC curve: how often a label 1 has the higher prediction. 1 is best."),
     (
         "e-value",

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamcal.calibration.base import Calibrator
-from streamcal.calibration.clock import Times
+from streamcal.calibration.clock import Times, as_times
 from streamcal.calibration.context import Contexts
 from streamcal.durable.keys import FEW
 from streamcal.kernels.one_by_one import OneByOne
@@ -104,13 +104,16 @@ class Samples:
         else:
             seconds = np.array(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
         seconds = seconds if self.places is None else seconds[self.places]
-        known = np.isfinite(seconds)
-        if not known[learned].all():
+        seconds = np.where(learned, seconds, 0.0)
+        if not np.isfinite(seconds).all():
             raise ValueError(
                 f"`time` must be known in each row with a score and a label, but {name!r} has a row"
                 " without it"
             )
-        return Times(np.where(known, seconds, 0.0), "seconds")
+        try:
+            return as_times(seconds, len(seconds))
+        except ValueError as error:
+            raise ValueError(f"{error} in {name!r}") from None
 
     def _times_of(self, at: slice, calibrator: Calibrator) -> Times | None:
         """Return the times of samples, key by key, if a calibrator needs them."""

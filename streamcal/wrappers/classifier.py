@@ -309,6 +309,11 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         return self._monitor.n_alarms if self._monitor else 0
 
     @property
+    def needs_propensity(self) -> bool:
+        """Whether the calibrator needs the ``propensity`` of a label."""
+        return self._strategy.needs_propensity
+
+    @property
     def _wrapped_model(self) -> AnyClassifier:
         return self.classifier
 
@@ -876,14 +881,15 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_two_labels((*raw, *set(labels)))
         if self._monitor is not None and labels:
             self._monitor.check_labels((*set(labels), *raw))
-        for label in set(labels):
+        for label in dict.fromkeys(labels):
             check_label_of_model(label, own, self.classifier)
 
         self._memory.store_latest(self._make_ticket)
         self._call("learn_many", X, y, **add_batch_weights(kwargs, w, weights, X))
 
         self._y_name = series.name
-        self._label_of_column.update((str(label), label) for label in set(labels))
+        # In the order of the rows: that of a set, and so the state, would differ between processes.
+        self._label_of_column.update((str(label), label) for label in dict.fromkeys(labels))
         if self._monitor:
             rows = as_rows(raw, len(labels)), as_rows(values, len(labels))
             propensities = repeat(None) if of_labels is None else of_labels.tolist()

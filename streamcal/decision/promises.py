@@ -1,0 +1,324 @@
+r"""From which confidence on a `SelectiveClassifier` answers, so that it keeps what it promises.
+
+A sample has a confidence c, the probability that its answer is right. Those from a threshold up are
+answered. At most a share α of the answers may be wrong.
+
+*On any stream* (`ErrorBudget`). An answer is given only if the errors stay at most α n + C, should
+it be wrong: with n answers so far, of them W without a label, and e errors among the others ::
+
+    e + W + 1 ≤ α (n + 1) + C + max W
+
+That is the promise; what follows only decides how many answers there are. The threshold is the
+lowest for which the samples above it would have the share of errors ::
+
+    α (1 + b / C), from α / 10 to 3 α / 2,    b = α n + 2 − e − expected errors of the W
+
+The samples are those of about the last `HALF_LIFE` · 1.44, counted in intervals of their log odds.
+The errors of an interval are those that its confidences say, corrected by the labels in it, which
+count as much as the confidences do if there are `N_PRIOR` of them.
+
+*With a probability, for independent samples from one source* (`ThresholdTests`). The thresholds
+1 − q are fixed: q = α 1.15^k. The hypothesis "of the samples with c ≥ 1 − q, more than a share α
+are wrong" is tested by bets on each label: the wealth is multiplied by ::
+
+    1 + λ (a / π) (α − error),    a = 1 if the label was asked for, π the probability of that
+
+It does not grow in the mean if the hypothesis is true, so it ever exceeds 1 / δ with probability
+at most δ (Ville 1939; Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by
+betting*, JRSS B 86). A threshold is in use if the wealth against its hypothesis, and against those
+of all stricter thresholds in its sequence, has been 1 / δ. Then no threshold in use has more errors
+than allowed, except with probability δ: the first true hypothesis of the sequence would have to be
+rejected (fixed sequence testing; Angelopoulos et al. 2021, arXiv 2110.01052, section 2.3). There
+are two sequences: one from q = α on, with 3/4 of δ, and one from q ≈ α / 8 on with the rest, for
+confidences that are too high.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal._state import as_float, as_int, require
+
+Vector = NDArray[np.float64]
+
+ALLOWANCE = 20.0
+"""C: so many errors may come before the share of errors counts."""
+HALF_LIFE = 5_000.0
+"""After so many samples a count of an interval is halved."""
+N_PRIOR = 100.0
+"""So many labels of an interval count as much as its confidences do."""
+
+_SPENT = 2.0  # errors of the allowance that are not held back
+_LEAST_SHARE, _MOST_SHARE = 0.1, 1.5  # of α
+_LOWEST, _WIDTH = -5.0, 0.25  # log odds: where intervals begin, and their length
+N_INTERVALS = 69  # the last one begins at 12
+_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+_SEEN, _EXPECTED, _LABELLED, _SURPLUS = range(4)  # rows of counts, see `ErrorBudget`
+
+_RATIO, _N_STRICTER = 1.15, 15  # between neighbouring q, and how many there are below α
+_STAKES = np.array((0.05, 0.15, 0.3, 0.5, 0.7, 0.9))  # λ, in parts of the greatest
+_N_UNCONFIRMED = 1_000  # answers without a label of one, beside 20 / floor
+
+
+def _expit(log_odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+# The errors that a confidence in the middle of each interval says.
+_ERRORS = np.array([_expit(-_LOWEST - _WIDTH * (i + 0.5)) for i in range(N_INTERVALS)])
+
+
+def _place(confidence: float) -> float:
+    """Return where the log odds of a confidence are, in intervals."""
+    if not 0.0 < confidence < 1.0:
+        return N_INTERVALS - 1.0 if confidence >= 1.0 else 0.0
+    odds = math.log(confidence) - math.log1p(-confidence)
+    return min(max((odds - _LOWEST) / _WIDTH, 0.0), N_INTERVALS - 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBudget:
+    """The answers so far, and the threshold for the next.
+
+    Attributes
+    ----------
+    share : float
+        α, the share of answers that may be wrong.
+    n_answers, n_errors : int
+        The answers whose labels have come, and how many of them were wrong.
+    n_waiting, most_waiting : int
+        The answers that wait for their labels, and how many did at most when another was given.
+    expected_waiting : float
+        How many errors the confidences of those that wait say.
+    counts : array of shape (4, n_intervals)
+        Of each interval: samples; errors that their confidences say; samples with labels; errors of
+        these in excess of what the confidences say. All decay.
+    """
+
+    share: float
+    n_answers: int = 0
+    n_errors: int = 0
+    n_waiting: int = 0
+    most_waiting: int = 0
+    expected_waiting: float = 0.0
+    counts: Vector = field(default_factory=partial(np.zeros, (4, N_INTERVALS)))
+
+    @property
+    def most_errors(self) -> float:
+        """How many errors there may be among all answers so far."""
+        n = self.n_answers + self.n_waiting
+        return self.share * n + ALLOWANCE + self.most_waiting
+
+    @property
+    def allows_one(self) -> bool:
+        """Whether a sample may be answered: the promise holds then, also if it is wrong."""
+        n = self.n_answers + self.n_waiting
+        most = self.share * (n + 1) + ALLOWANCE + max(self.most_waiting, self.n_waiting)
+        return self.n_errors + self.n_waiting + 1 <= most
+
+    def answers(self, confidence: float) -> bool:
+        """Return whether a sample is answered."""
+        return self.allows_one and _place(confidence) >= self._lowest_place
+
+    def served(self, confidence: float, *, answered: bool) -> Self:
+        """Return the budget after a sample, answered or not, whose label comes later."""
+        after = replace(self, counts=self._counts_with_seen(confidence))
+        if not answered:
+            return after
+        return replace(
+            after,
+            n_waiting=self.n_waiting + 1,
+            most_waiting=max(self.most_waiting, self.n_waiting),
+            expected_waiting=self.expected_waiting + 1.0 - confidence,
+        )
+
+    def learned(self, confidence: float, *, answered: bool, wrong: bool, waited: bool) -> Self:
+        """Return the budget after a label; if the sample ``waited``, it has been served."""
+        counts = self.counts if waited else self._counts_with_seen(confidence)
+        at = int(_place(confidence))
+        counts = counts * np.array([[1.0], [1.0], [_DECAY], [_DECAY]])
+        counts[_LABELLED, at] += 1.0
+        counts[_SURPLUS, at] += wrong - (1.0 - confidence)
+        after = replace(self, counts=counts)
+        if not answered:
+            return after
+        n_waiting, expected = self.n_waiting, self.expected_waiting
+        if waited:
+            n_waiting = max(n_waiting - 1, 0)
+            expected = max(expected - (1.0 - confidence), 0.0) if n_waiting else 0.0
+        return replace(
+            after,
+            n_answers=self.n_answers + 1,
+            n_errors=self.n_errors + wrong,
+            n_waiting=n_waiting,
+            expected_waiting=expected,
+        )
+
+    def _counts_with_seen(self, confidence: float) -> Vector:
+        at = int(_place(confidence))
+        counts: Vector = self.counts * np.array([[_DECAY], [_DECAY], [1.0], [1.0]])
+        counts[_SEEN, at] += 1.0
+        counts[_EXPECTED, at] += 1.0 - confidence
+        return counts
+
+    def _wanted_share(self) -> float:
+        """Return the share of errors that the next answers should have."""
+        n = self.n_answers + self.n_waiting
+        balance = self.share * n + _SPENT - self.n_errors - self.expected_waiting
+        return self.share * min(max(1.0 + balance / ALLOWANCE, _LEAST_SHARE), _MOST_SHARE)
+
+    @cached_property
+    def _lowest_place(self) -> float:
+        """Return where the threshold is, in intervals."""
+        share, (seen, expected, labelled, surplus) = self._wanted_share(), self.counts
+        excess = expected + seen * (surplus / (labelled + N_PRIOR)) - share * seen
+        excess += np.maximum(_ERRORS - share, 0.0)  # one sample more: no interval is for nothing
+        # From the greatest confidence down: the errors of all samples up to there, less `share`.
+        total = np.cumsum(excess[::-1])
+        kept = np.flatnonzero(total <= 0.0)
+        if not len(kept):
+            return float(N_INTERVALS)
+        last = int(kept[-1])
+        place = N_INTERVALS - 1 - last
+        # Of the next interval, whose errors are too many, as much as there is room for.
+        return place + float(total[last] / excess[place - 1]) if place else 0.0
+
+    @property
+    def threshold(self) -> float:
+        """The confidence from which on samples are answered; infinite if none is."""
+        place = self._lowest_place if self.allows_one else float(N_INTERVALS)
+        if place == N_INTERVALS:
+            return math.inf
+        return _expit(_LOWEST + _WIDTH * place) if place else 0.0
+
+    def freeze(self) -> tuple[list[float], Vector]:
+        """Return numbers and counts for `thaw`."""
+        numbers = [self.n_answers, self.n_errors, self.n_waiting, self.most_waiting]
+        return [*numbers, self.expected_waiting], self.counts
+
+    @classmethod
+    def thaw(cls, share: float, numbers: list[Any], counts: Vector) -> Self:
+        """Return the budget that `freeze` described; raise ``ValueError`` if there is none."""
+        n_answers, n_errors, n_waiting, most_waiting = (as_int(n, "a count") for n in numbers[:4])
+        expected = as_float(numbers[4], "expected", 0.0, n_waiting)
+        require(n_errors <= n_answers, "there can't be more errors than answers")
+        seen, errors, labelled, surplus = counts
+        most = 1.0 / (1.0 - _DECAY) + 1.0
+        require((seen >= 0.0).all() and seen.sum() <= most, "samples must decay")
+        require((errors >= 0.0).all() and (errors <= seen).all(), "errors must be of samples")
+        require((labelled >= 0.0).all() and labelled.sum() <= most, "labels must decay")
+        require((abs(surplus) <= labelled).all(), "surplus errors must be of labels")
+        return cls(share, n_answers, n_errors, n_waiting, most_waiting, expected, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdTests:
+    """The tests of all thresholds, and the lowest that is in use.
+
+    Attributes
+    ----------
+    share : float
+        α, the share of answers that may be wrong.
+    chance : float
+        δ, the probability that a threshold in use has more errors.
+    floor : float
+        The least probability with which the label of an answer is asked for.
+    n_unconfirmed : int
+        The answers since the label of one has come.
+    log_wealth : array of shape (n_thresholds, n_stakes)
+        Of each hypothesis and stake, from the strictest threshold on.
+    most : array of shape (n_thresholds,)
+        The greatest logarithm so far of the mean wealth against each hypothesis.
+    """
+
+    share: float
+    chance: float
+    floor: float
+    n_unconfirmed: int
+    log_wealth: Vector
+    most: Vector
+
+    @classmethod
+    def begin(cls, share: float, chance: float, floor: float) -> Self:
+        """Return the tests before the first label."""
+        n = len(thresholds_for(share))
+        return cls(share, chance, floor, 0, np.zeros((n, len(_STAKES))), np.zeros(n))
+
+    @property
+    def _n_used(self) -> int:
+        """How many thresholds, from the strictest on, are in use or stricter than one in use."""
+        of_all = _n_rejected(self.most, 0.25 * self.chance)
+        of_calibrated = _n_rejected(self.most[_N_STRICTER:], 0.75 * self.chance)
+        return max(of_all, of_calibrated and _N_STRICTER + of_calibrated)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether labels of answers come."""
+        return self.n_unconfirmed < _N_UNCONFIRMED + 20.0 / self.floor
+
+    @property
+    def threshold(self) -> float:
+        """The confidence from which on samples are answered; infinite if none is."""
+        n = self._n_used if self.is_confirmed else 0
+        return float(thresholds_for(self.share)[n - 1]) if n else math.inf
+
+    def served(self) -> Self:
+        """Return the tests after an answer whose label may come later."""
+        return replace(self, n_unconfirmed=self.n_unconfirmed + 1)
+
+    def learned(self, confidence: float, *, answered: bool, wrong: bool, propensity: float) -> Self:
+        """Return the tests after a label, which was asked for with this propensity."""
+        # A stake must not depend on the confidence, so all take the least propensity there can be.
+        least = self.floor if self._n_used else 1.0
+        gain = least / (1.0 - self.share) * (self.share - wrong) / propensity
+        first = int(np.searchsorted(-thresholds_for(self.share), -confidence))
+        log_wealth = self.log_wealth.copy()
+        log_wealth[first:] += np.log1p(_STAKES * gain)
+        most = np.maximum(self.most, _mean_wealth(log_wealth))
+        n_unconfirmed = 0 if answered else self.n_unconfirmed
+        return replace(self, n_unconfirmed=n_unconfirmed, log_wealth=log_wealth, most=most)
+
+    def freeze(self) -> tuple[list[float], Vector]:
+        """Return numbers and logarithms of wealth for `thaw`."""
+        return [self.n_unconfirmed], np.column_stack((self.log_wealth, self.most))
+
+    def thaw(self, numbers: list[Any], wealth: Vector) -> Self:
+        """Return the tests that `freeze` described; raise ``ValueError`` if there are none."""
+        log_wealth, most = wealth[:, :-1].copy(), wealth[:, -1].copy()
+        require((most >= np.maximum(_mean_wealth(log_wealth), 0.0)).all(), "wealth must be reached")
+        return replace(
+            self, n_unconfirmed=as_int(numbers[0], "a count"), log_wealth=log_wealth, most=most
+        )
+
+
+@lru_cache(maxsize=64)
+def thresholds_for(share: float) -> Vector:
+    """Return the confidences that are tested, from the strictest on.
+
+    Examples
+    --------
+    >>> thresholds_for(0.3).round(2)[[0, 15, 23]].tolist()
+    [0.96, 0.7, 0.0]
+    """
+    n = math.ceil(math.log(1.0 / share) / math.log(_RATIO)) + 1
+    shares = share * _RATIO ** np.arange(-_N_STRICTER, n, dtype=np.float64)
+    shares[_N_STRICTER] = share
+    thresholds = np.maximum(1.0 - shares, 0.0)
+    thresholds.flags.writeable = False  # it is kept
+    return thresholds
+
+
+def _mean_wealth(log_wealth: Vector) -> Vector:
+    """Return the logarithm of the mean wealth of all stakes, against each hypothesis."""
+    mean: Vector = np.logaddexp.reduce(log_wealth, axis=1) - math.log(len(_STAKES))
+    return mean
+
+
+def _n_rejected(most: Vector, chance: float) -> int:
+    """Return how many hypotheses of a sequence are rejected, up to the first that is not."""
+    is_rejected = most >= -math.log(chance)
+    return len(most) if is_rejected.all() else int(is_rejected.argmin())

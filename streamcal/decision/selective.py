@@ -1,0 +1,497 @@
+"""A river model that answers where it is sure, and asks elsewhere, under a promise."""
+
+import math
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from river import base
+from river.base.typing import ClfTarget
+
+from streamcal._state import (
+    Arrays,
+    Fields,
+    Stateful,
+    array_of,
+    as_int,
+    as_list,
+    as_name,
+    pack,
+    require,
+    unpack,
+)
+from streamcal._validation import (
+    as_category,
+    as_weight,
+    as_within,
+    check_beside,
+    check_choice,
+    check_label,
+    check_within,
+)
+from streamcal._whole import do_all
+from streamcal.calibration.segments import check_fields
+from streamcal.decision.promises import N_INTERVALS, ErrorBudget, ThresholdTests
+from streamcal.wrappers.checks import check_classifier, check_probabilities
+from streamcal.wrappers.routing import AnyClassifier, Features, Routing, last_step
+from streamcal.wrappers.served import Served
+
+SelectiveMetric = Literal["accuracy", "precision"]
+_METRICS: tuple[SelectiveMetric, ...] = get_args(SelectiveMetric)
+_MOST_SEGMENTS = 10_000
+
+
+class Promise(NamedTuple):
+    """What a `SelectiveClassifier` has answered, and what it promises.
+
+    Attributes
+    ----------
+    threshold : float
+        It answers from this confidence on; infinite if it does not answer.
+    n_answers, n_errors : int
+        The answers whose labels were learned, and how many of them were wrong. With a ``floor``
+        these are the audited ones.
+    most_errors : float or None
+        How many errors there may be among all answers so far, on any stream. None with a ``floor``,
+        where this is not promised.
+
+    Examples
+    --------
+    >>> Promise(threshold=0.83, n_answers=1000, n_errors=48, most_errors=70.0).n_errors
+    48
+    """
+
+    threshold: float
+    n_answers: int
+    n_errors: int
+    most_errors: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The result of `SelectiveClassifier.serve_one`, to keep until the label arrives.
+
+    Attributes
+    ----------
+    answer : label or None
+        The label that is answered; None: ask.
+    served : Served
+        What the classifier served: the probability of each label.
+
+    Examples
+    --------
+    >>> import json
+    >>> selection = Selection(True, Served({False: 0.05, True: 0.95}, {False: 0.2, True: 0.8}))
+    >>> kept = json.dumps(selection.to_dict())
+    >>> Selection.from_dict(json.loads(kept)) == selection
+    True
+    """
+
+    answer: ClfTarget | None
+    served: Served
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content as a dict that JSON keeps exactly, for `from_dict`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Served.to_dict`.
+        """
+        labels = list(self.served.calibrated)
+        at = None if self.answer is None else labels.index(self.answer)
+        return {"answer": at, "served": self.served.to_dict()}
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> "Selection":
+        """Return the object that `to_dict` wrote, directly or after JSON wrote and read the dict.
+
+        Raises
+        ------
+        TypeError
+            If ``kept`` is not a mapping.
+        ValueError
+            If it is not what `to_dict` writes.
+        """
+        if not isinstance(kept, Mapping):
+            raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        if set(kept) != {"answer", "served"}:
+            raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
+        served = Served.from_dict(kept["served"])
+        labels, at = list(served.calibrated), kept["answer"]
+        if at is None:
+            return cls(None, served)
+        try:
+            return cls(labels[as_int(at, "answer", 0, len(labels) - 1)], served)
+        except ValueError as error:
+            raise ValueError(f"`kept` must be what `to_dict` returned: {error}") from None
+
+
+class _Record(NamedTuple):
+    """What a segment has answered, and the tests of its thresholds, if there are any."""
+
+    budget: ErrorBudget
+    tested: ThresholdTests | None
+
+
+class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier):
+    """Answer as many samples as possible, of which at least a share is right; ask for the others.
+
+    `predict_one` answers a label, or None where it is not sure: a person decides then. (river's
+    ``progressive_val_score`` leaves None out.) There are two promises:
+
+    *On any stream*, if the labels of all answers come: at most (1 − ``target``) n + 20 + W of n
+    answers are wrong, where W is the number of answers that waited for their labels at once. It is
+    0 if labels come at once. There is no promise about how many are answered: on a stream whose
+    first answers are all wrong, it soon asks for all.
+
+    *With probability* ``confidence``, for independent samples from one source: the true share of
+    errors of all samples from the threshold up is at most 1 − ``target``, for each threshold that
+    is ever in use. It answers nothing before that is shown by labels, and less than without
+    ``confidence``. The classifier must not change, or only so that at no threshold in use there are
+    more errors than before: with one that learns, a threshold means something else every day.
+
+    Parameters
+    ----------
+    classifier : river classifier or pipeline
+        A classifier with probabilities, preferably calibrated, such as
+        `streamcal.CalibratedClassifier`. It is not copied. What is promised holds for any
+        probabilities, but only good ones let it answer much.
+    metric : {"accuracy", "precision"}
+        With "accuracy" the most probable label is answered, and counts as right or wrong. With
+        "precision" only ``pos_val`` is answered, where it is sure.
+    target : float
+        The share of answers that are right, in (0, 1).
+    confidence : float, optional
+        With which probability the second promise holds, in (0, 1). Then both hold.
+    floor : float, optional
+        If only some answers are audited: the least probability with which the label of an answer
+        is asked for, in (0, 1]; see `streamcal.monitoring.AuditSampler`. Then only the second
+        promise holds, which needs ``confidence``.
+    segments : sequence of str, optional
+        Names of features. What is promised holds for each combination of their values on its own.
+    pos_val : bool, int or str
+        The positive label, for "precision".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``classifier`` is not a classifier, or another argument is not as described.
+
+    Notes
+    -----
+    `predict_one` changes nothing. `learn_one` repeats its decision, and counts it against the
+    label. If labels come late, call `serve_one`, and pass its result as ``served`` with the label.
+
+    The labels of samples that were asked for teach where the threshold should be. Without
+    ``confidence`` they may be left out. With it all of them must come: who labels only the easy
+    ones shows nothing. If many answers, 1,000 + 20 / ``floor``, were served since the label of one
+    came, all samples are asked for, until one comes: without audits of answers nothing can be
+    promised.
+
+    A classifier that knows fewer than two labels has no answer. Combinations of values after the
+    first 10,000 are not answered. The formulas are in `streamcal.decision.promises`.
+
+    References
+    ----------
+    .. [1] Gangrade, Kag, Cutkosky & Saligrama, *Online selective classification with limited
+       feedback*, NeurIPS 2021.
+    .. [2] Waudby-Smith & Ramdas, *Estimating means of bounded random variables by betting*, Journal
+       of the Royal Statistical Society B 86(1), 2024.
+    .. [3] Angelopoulos, Bates, Candès, Jordan & Lei, *Learn then test*, arXiv 2110.01052, 2021.
+
+    Examples
+    --------
+    >>> from river import datasets, linear_model, preprocessing
+    >>> from streamcal import CalibratedClassifier
+    >>> model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    >>> model = SelectiveClassifier(CalibratedClassifier(model), target=0.95)
+    >>> answers = []
+    >>> for x, y in datasets.Phishing():
+    ...     answers.append((model.predict_one(x), y))
+    ...     model.learn_one(x, y)
+    >>> given = [answer == y for answer, y in answers if answer is not None]
+    >>> len(answers), len(given), sum(given)
+    (1250, 836, 795)
+    """
+
+    def __init__(
+        self,
+        classifier: AnyClassifier,
+        metric: SelectiveMetric = "accuracy",
+        target: float = 0.95,
+        *,
+        confidence: float | None = None,
+        floor: float | None = None,
+        segments: Sequence[str] | None = None,
+        pos_val: bool | int | str = True,
+    ) -> None:
+        check_classifier(classifier)
+        check_choice(metric, "metric", _METRICS)
+        check_within(target, "target", "(0, 1)")
+        check_within(confidence, "confidence", "(0, 1) or None")
+        check_within(floor, "floor", "(0, 1] or None")
+        if floor is not None and confidence is None:
+            raise ValueError(
+                f"`confidence` must be given with a `floor`, {floor}: on any stream, the labels of"
+                " all answers are needed"
+            )
+        check_label(pos_val, "pos_val")
+        self.classifier = classifier
+        self.metric = metric
+        self.target = target
+        self.confidence = confidence
+        self.floor = floor
+        self.segments = None if segments is None else check_fields(segments, "segments")
+        self.pos_val = pos_val
+        self._set_routes(classifier, "learn_one", "predict_proba_one")
+        self._records: dict[tuple[Any, ...], _Record] = {}
+
+    _given = ("classifier",)
+
+    @property
+    def _wrapped_model(self) -> AnyClassifier:
+        return self.classifier
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+
+    @property
+    def promises(self) -> dict[tuple[Any, ...], Promise]:
+        """What is promised, by the values of ``segments``; without these the key is ``()``."""
+        return {key: self._promise_of(record) for key, record in self._records.copy().items()}
+
+    def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
+        """Return the classifier's own probabilities."""
+        answer: dict[ClfTarget, float] = self._call("predict_proba_one", x, **kwargs)
+        return answer
+
+    def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
+        """Return the label of a sample, or None: ask."""
+        return self._answer(self._segment_of(x), self.predict_proba_one(x, **kwargs))
+
+    def serve_one(self, x: Features) -> Selection:
+        """Return the answer for a sample whose label comes late, with what its label needs.
+
+        The answer counts as one that waits for its label.
+
+        Examples
+        --------
+        >>> from river import linear_model
+        >>> from streamcal import CalibratedClassifier
+        >>> model = SelectiveClassifier(CalibratedClassifier(linear_model.LogisticRegression()))
+        >>> for i in range(200):
+        ...     model.learn_one({"x": i % 2}, i % 2 == 1)
+        >>> selection = model.serve_one({"x": 1})
+        >>> selection.answer
+        True
+        >>> model.learn_one({"x": 1}, True, served=selection)
+        """
+        key, served = self._segment_of(x), self._serve(x)
+        answer = self._answer(key, served.calibrated)
+        _, confidence = self._likeliest(served.calibrated)
+        if confidence is not None and self._has_room(key):
+            budget, tested = self._record_of(key)
+            answered = answer is not None
+            budget = budget.served(confidence, answered=answered)
+            if tested is not None and answered:
+                tested = tested.served()
+            do_all(partial(self._records.__setitem__, key, _Record(budget, tested)))
+        return Selection(answer, served)
+
+    def learn_one(
+        self,
+        x: Features,
+        y: ClfTarget,
+        *,
+        served: Selection | None = None,
+        propensity: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Teach the classifier a sample, and count its answer against the label.
+
+        Parameters
+        ----------
+        x : dict
+            The features.
+        y : bool, int or str
+            The label.
+        served : Selection, optional
+            What `serve_one` returned for this sample; by default the decision is made again.
+        propensity : float, optional
+            The probability with which this label was asked for, from ``floor`` to 1, if there is a
+            ``floor``. It must be given for answers. For a sample that was not answered it is 1.
+            The classifier gets it, too, if its calibrator needs it.
+        **kwargs
+            The classifier gets those that its ``learn_one`` takes, such as a weight ``w``. Each
+            answer counts once, for any weight.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is not as described; nothing has changed then.
+        """
+        check_label(y)
+        if self.metric == "precision":
+            check_beside(y, self.pos_val)
+        if "w" in kwargs:
+            as_weight(kwargs["w"])
+        key = self._segment_of(x)
+        if served is None:
+            probabilities = self._serve(x).calibrated
+            answered = self._answer(key, probabilities) is not None
+        elif isinstance(served, Selection):
+            probabilities, answered = served.served.calibrated, served.answer is not None
+            kwargs["served"] = served.served
+        else:
+            raise TypeError(f"`served` must be what `serve_one` returned, got {served!r}")
+        chance = self._as_propensity(propensity, answered=answered)
+        if getattr(last_step(self.classifier), "needs_propensity", False):
+            kwargs["propensity"] = chance
+        label, confidence = self._likeliest(probabilities)
+        learned = None
+        if confidence is not None and self._has_room(key):
+            learned = self._record_of(key)
+            sample = {"answered": answered, "wrong": bool(y != label)}
+            budget = learned.budget.learned(confidence, **sample, waited=served is not None)
+            tested = learned.tested
+            if tested is not None:
+                tested = tested.learned(confidence, **sample, propensity=chance)
+            learned = _Record(budget, tested)
+        self._call("learn_one", x, y, **kwargs)
+        # Only now, and in one step: if the model raises, nothing is counted.
+        if learned is not None:
+            do_all(partial(self._records.__setitem__, key, learned))
+
+    def _serve(self, x: Features) -> Served:
+        """Return what the classifier serves; it must not be remembered as if it waited."""
+        serve = getattr(self.classifier, "serve_one", None)
+        served = self.classifier.predict_proba_one(x) if serve is None else serve(x)
+        if isinstance(served, Served):
+            return served
+        check_probabilities(served, x)
+        return Served(dict(served), dict(served))
+
+    def _likeliest(
+        self, probabilities: Mapping[ClfTarget, float]
+    ) -> tuple[ClfTarget | None, float | None]:
+        """Return the label that may be answered, and its probability; None if there is none."""
+        if len(probabilities) < 2:
+            return None, None
+        label: ClfTarget | None = max(probabilities, key=probabilities.__getitem__)
+        if self.metric == "precision":
+            label = next((label for label in probabilities if label == self.pos_val), None)
+        if label is None:
+            return None, None
+        return label, min(max(float(probabilities[label]), 0.0), 1.0)
+
+    def _answer(
+        self, key: tuple[Any, ...], probabilities: Mapping[ClfTarget, float]
+    ) -> ClfTarget | None:
+        """Return the answer for a sample of a segment, or None: ask."""
+        label, confidence = self._likeliest(probabilities)
+        if confidence is None or not self._has_room(key):
+            return None
+        budget, tested = self._record_of(key)
+        if tested is None:
+            return label if budget.answers(confidence) else None
+        if self.floor is None and not budget.allows_one:
+            return None
+        return label if confidence >= tested.threshold else None
+
+    def _segment_of(self, x: Features) -> tuple[Any, ...]:
+        """Return the values of ``segments``, or raise."""
+        return tuple([as_category(x.get(name), name) for name in self.segments or ()])
+
+    def _has_room(self, key: tuple[Any, ...]) -> bool:
+        return key in self._records or len(self._records) < _MOST_SEGMENTS
+
+    def _record_of(self, key: tuple[Any, ...]) -> _Record:
+        found = self._records.get(key)
+        return self._begin() if found is None else found
+
+    def _begin(self) -> _Record:
+        """Return the record of a segment before its first sample."""
+        tested = None
+        if self.confidence is not None:
+            floor = 1.0 if self.floor is None else self.floor
+            tested = ThresholdTests.begin(1.0 - self.target, 1.0 - self.confidence, floor)
+        return _Record(ErrorBudget(1.0 - self.target), tested)
+
+    def _promise_of(self, record: _Record) -> Promise:
+        budget, tested = record
+        threshold = budget.threshold
+        if tested is not None:
+            is_open = self.floor is not None or budget.allows_one
+            threshold = tested.threshold if is_open else math.inf
+        most = None if self.floor is not None else budget.most_errors
+        return Promise(threshold, budget.n_answers, budget.n_errors, most)
+
+    def _as_propensity(self, propensity: float | None, *, answered: bool) -> float:
+        """Return the probability with which a label was asked for, or raise."""
+        if propensity is None:
+            if answered and self.floor is not None:
+                raise ValueError(
+                    "`propensity` must be given for an answer, since there is a `floor`, got None"
+                )
+            return 1.0
+        if self.floor is None:
+            raise ValueError(
+                "`propensity` must be None without a `floor`, as the labels of all answers come,"
+                f" got {propensity!r}"
+            )
+        if not answered and propensity != 1.0:
+            raise ValueError(
+                "`propensity` must be 1 or None for a sample that was not answered, as the labels"
+                f" of all of these come, got {propensity!r}"
+            )
+        return as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+
+    def _freeze(self) -> tuple[Fields, Arrays]:
+        records = self._records.copy()
+        budgets = [record.budget.freeze() for record in records.values()]
+        fields = {
+            "segments": [[pack(value) for value in key] for key in records],
+            "budgets": [numbers for numbers, _ in budgets],
+        }
+        arrays = {"counts": np.array([counts for _, counts in budgets]).reshape(-1, N_INTERVALS)}
+        begun = self._begin().tested
+        if begun is not None:
+            tests = [record.tested.freeze() for record in records.values() if record.tested]
+            fields["tests"] = [numbers for numbers, _ in tests]
+            n_columns = begun.freeze()[1].shape[1]
+            arrays["wealth"] = np.array([each for _, each in tests]).reshape(-1, n_columns)
+        return fields, arrays
+
+    def _thaw(self, fields: Fields, arrays: Arrays) -> None:
+        n_fields, begun = len(self.segments or ()), self._begin()
+        keys = [
+            tuple(as_name(unpack(value), "a segment", none=True) for value in as_list(key, "a key"))
+            for key in as_list(fields["segments"], "segments")
+        ]
+        require(all(len(key) == n_fields for key in keys), "keys must have a value per segment")
+        require(len(set(keys)) == len(keys) <= _MOST_SEGMENTS, "segments must be different")
+        budgets = as_list(fields["budgets"], "budgets", len(keys))
+        counts = array_of(arrays, "counts", 4 * len(keys), N_INTERVALS)
+        share = begun.budget.share
+        records = [
+            _Record(ErrorBudget.thaw(share, as_list(numbers, "a budget", 5), rows.copy()), None)
+            for numbers, rows in zip(budgets, counts.reshape(-1, 4, N_INTERVALS), strict=True)
+        ]
+        if begun.tested is not None:
+            tests = as_list(fields["tests"], "tests", len(keys))
+            shape = begun.tested.freeze()[1].shape
+            wealth = array_of(arrays, "wealth", len(keys) * shape[0], shape[1])
+            records = [
+                record._replace(tested=begun.tested.thaw(as_list(numbers, "a test", 1), rows))
+                for record, numbers, rows in zip(
+                    records, tests, wealth.reshape(-1, *shape), strict=True
+                )
+            ]
+        self._records = dict(zip(keys, records, strict=True))
