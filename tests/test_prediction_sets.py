@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from river import base, datasets, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import CalibratedClassifier
-from streamcal.decision import PredictionSetClassifier
+from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
 from tests import oracles_sets as oracle
 from tests.contract import classifier_contract, river_checks, state
 
@@ -305,6 +305,12 @@ def test_what_a_calibrated_model_served_is_passed_on_to_it() -> None:
         model.learn_one(x, y, served=late, decided=model.decide(late.calibrated))
         alone.learn_one(x, y, served=late)
     assert state(inner) == state(alone)
+
+
+def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities() -> None:
+    model = PredictionSetClassifier(SelectiveClassifier(Fixed()))
+    model.learn_one({"a": 0.6, "b": 0.4}, "a")
+    assert (model.n_samples, model.n_misses) == (1, 0)
 
 
 def test_arguments_reach_the_classifier_that_takes_them() -> None:

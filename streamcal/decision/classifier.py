@@ -507,6 +507,8 @@ def predict_again(classifier: Any, x: Features) -> Mapping[ClfTarget, float]:
     They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
     """
     serve = getattr(classifier, "serve_one", None)
-    answer: Mapping[ClfTarget, float]
-    answer = classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
+    answer: Mapping[ClfTarget, float] | None
+    answer = None if serve is None else getattr(serve(x), "calibrated", None)
+    if answer is None:  # there are others that serve, such as a `SelectiveClassifier`
+        answer = classifier.predict_proba_one(x)
     return answer

@@ -95,7 +95,8 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
     both, the set is predicted again, and the promise is about that set.
 
     Each of the methods that predict asks the classifier for its probabilities: with a
-    `CalibratedClassifier`, which remembers its predictions, too, call one of them for a sample.
+    `CalibratedClassifier`, which remembers its predictions, too, call one of them for a sample. A
+    pipeline belongs inside, since those of river have no ``predict_set_one``.
 
     References
     ----------
