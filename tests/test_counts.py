@@ -52,6 +52,6 @@ def test_public_names_do_not_grow_in_number():
     # The last ones are `read_export`, with which a map in JSON is read; what people type whose
     # labels are few or late: `ExpectedMetric`, `expected_metric`, `AuditSampler`, `AuditedMean`,
     # `AuditedMetric`, `AuditedCalibrator`, `PriorShiftCalibrator`; and for answers where one is
-    # sure: `SelectiveClassifier`, `Selection`, `Promise`, `ReviewBudget`, `PredictionSetClassifier`
-    # and `AccuracyCoverageDisplay` with the numbers of its curve.
+    # sure: `SelectiveClassifier`, `Selection`, `Promise`, `ReviewBudget`,
+    # `PredictionSetClassifier`, `AccuracyCoverageDisplay` and the numbers of its curve.
     assert len(counts.public_names()) <= 152

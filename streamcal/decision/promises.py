@@ -13,9 +13,9 @@ lowest for which the samples above it would have the share of errors ::
 
     α (1 + b / C), from α / 10 to 3 α / 2,    b = α n + 2 − e − expected errors of the W
 
-The samples are those of about the last `HALF_LIFE` · 1.44, counted in intervals of their log odds.
-The errors of an interval are those that its confidences say, corrected by the labels in it, which
-count as much as the confidences do if there are `N_PRIOR` of them.
+The samples are those of about the last 7,200 (a half-life of 5,000), counted in intervals of their
+log odds. The errors of an interval are those that its confidences say, corrected by the labels in
+it, which count as much as the confidences do if there are 100 of them.
 
 *With a probability, for independent samples from one source* (`ThresholdTests`). The thresholds
 1 − q are fixed: q = α 1.15^k. The hypothesis "of the samples with c ≥ 1 − q, more than a share α
@@ -42,42 +42,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state import as_float, as_int, require
+from streamcal.kernels.selection import (
+    HALF_LIFE,
+    LOWEST,
+    N_INTERVALS,
+    STAKES,
+    WIDTH,
+    count,
+    lowest_place,
+    place_of,
+    settle,
+)
 
 Vector = NDArray[np.float64]
 
 ALLOWANCE = 20.0
 """C: so many errors may come before the share of errors counts."""
-HALF_LIFE = 5_000.0
-"""After so many samples a count of an interval is halved."""
-N_PRIOR = 100.0
-"""So many labels of an interval count as much as its confidences do."""
 
 _SPENT = 2.0  # errors of the allowance that are not held back
 _LEAST_SHARE, _MOST_SHARE = 0.1, 1.5  # of α
-_LOWEST, _WIDTH = -5.0, 0.25  # log odds: where intervals begin, and their length
-N_INTERVALS = 69  # the last one begins at 12
-_DECAY = 0.5 ** (1.0 / HALF_LIFE)
-_SEEN, _EXPECTED, _LABELLED, _SURPLUS = range(4)  # rows of counts, see `ErrorBudget`
 
 _RATIO, _N_STRICTER = 1.15, 15  # between neighbouring q, and how many there are below α
-_STAKES = np.array((0.05, 0.15, 0.3, 0.5, 0.7, 0.9))  # λ, in parts of the greatest
 _N_UNCONFIRMED = 1_000  # answers without a label of one, beside 20 / floor
-
-
-def _expit(log_odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-log_odds))
-
-
-# The errors that a confidence in the middle of each interval says.
-_ERRORS = np.array([_expit(-_LOWEST - _WIDTH * (i + 0.5)) for i in range(N_INTERVALS)])
-
-
-def _place(confidence: float) -> float:
-    """Return where the log odds of a confidence are, in intervals."""
-    if not 0.0 < confidence < 1.0:
-        return N_INTERVALS - 1.0 if confidence >= 1.0 else 0.0
-    odds = math.log(confidence) - math.log1p(-confidence)
-    return min(max((odds - _LOWEST) / _WIDTH, 0.0), N_INTERVALS - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,48 +108,36 @@ class ErrorBudget:
 
     def answers(self, confidence: float) -> bool:
         """Return whether a sample is answered."""
-        return self.allows_one and _place(confidence) >= self._lowest_place
+        return self.allows_one and place_of(confidence) >= self._lowest_place
 
     def served(self, confidence: float, *, answered: bool) -> Self:
         """Return the budget after a sample, answered or not, whose label comes later."""
-        after = replace(self, counts=self._counts_with_seen(confidence))
-        if not answered:
-            return after
-        return replace(
-            after,
-            n_waiting=self.n_waiting + 1,
-            most_waiting=max(self.most_waiting, self.n_waiting),
-            expected_waiting=self.expected_waiting + 1.0 - confidence,
+        waits = int(answered)
+        return type(self)(
+            self.share,
+            self.n_answers,
+            self.n_errors,
+            self.n_waiting + waits,
+            max(self.most_waiting, waits * self.n_waiting),
+            self.expected_waiting + waits * (1.0 - confidence),
+            count(self.counts, confidence, True, None),
         )
 
     def learned(self, confidence: float, *, answered: bool, wrong: bool, waited: bool) -> Self:
         """Return the budget after a label; if the sample ``waited``, it has been served."""
-        counts = self.counts if waited else self._counts_with_seen(confidence)
-        at = int(_place(confidence))
-        counts = counts * np.array([[1.0], [1.0], [_DECAY], [_DECAY]])
-        counts[_LABELLED, at] += 1.0
-        counts[_SURPLUS, at] += wrong - (1.0 - confidence)
-        after = replace(self, counts=counts)
-        if not answered:
-            return after
         n_waiting, expected = self.n_waiting, self.expected_waiting
-        if waited:
+        if answered and waited:
             n_waiting = max(n_waiting - 1, 0)
             expected = max(expected - (1.0 - confidence), 0.0) if n_waiting else 0.0
-        return replace(
-            after,
-            n_answers=self.n_answers + 1,
-            n_errors=self.n_errors + wrong,
-            n_waiting=n_waiting,
-            expected_waiting=expected,
+        return type(self)(
+            self.share,
+            self.n_answers + answered,
+            self.n_errors + (answered and wrong),
+            n_waiting,
+            self.most_waiting,
+            expected,
+            count(self.counts, confidence, not waited, wrong),
         )
-
-    def _counts_with_seen(self, confidence: float) -> Vector:
-        at = int(_place(confidence))
-        counts: Vector = self.counts * np.array([[_DECAY], [_DECAY], [1.0], [1.0]])
-        counts[_SEEN, at] += 1.0
-        counts[_EXPECTED, at] += 1.0 - confidence
-        return counts
 
     def _wanted_share(self) -> float:
         """Return the share of errors that the next answers should have."""
@@ -174,18 +148,7 @@ class ErrorBudget:
     @cached_property
     def _lowest_place(self) -> float:
         """Return where the threshold is, in intervals."""
-        share, (seen, expected, labelled, surplus) = self._wanted_share(), self.counts
-        excess = expected + seen * (surplus / (labelled + N_PRIOR)) - share * seen
-        excess += np.maximum(_ERRORS - share, 0.0)  # one sample more: no interval is for nothing
-        # From the greatest confidence down: the errors of all samples up to there, less `share`.
-        total = np.cumsum(excess[::-1])
-        kept = np.flatnonzero(total <= 0.0)
-        if not len(kept):
-            return float(N_INTERVALS)
-        last = int(kept[-1])
-        place = N_INTERVALS - 1 - last
-        # Of the next interval, whose errors are too many, as much as there is room for.
-        return place + float(total[last] / excess[place - 1]) if place else 0.0
+        return lowest_place(self.counts, self._wanted_share())
 
     @property
     def threshold(self) -> float:
@@ -193,7 +156,7 @@ class ErrorBudget:
         place = self._lowest_place if self.allows_one else float(N_INTERVALS)
         if place == N_INTERVALS:
             return math.inf
-        return _expit(_LOWEST + _WIDTH * place) if place else 0.0
+        return 1.0 / (1.0 + math.exp(-(LOWEST + WIDTH * place))) if place else 0.0
 
     def freeze(self) -> tuple[list[float], Vector]:
         """Return numbers and counts for `thaw`."""
@@ -207,7 +170,7 @@ class ErrorBudget:
         expected = as_float(numbers[4], "expected", 0.0, n_waiting)
         require(n_errors <= n_answers, "there can't be more errors than answers")
         seen, errors, labelled, surplus = counts
-        most = 1.0 / (1.0 - _DECAY) + 1.0
+        most = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE)) + 1.0
         require((seen >= 0.0).all() and seen.sum() <= most, "samples must decay")
         require((errors >= 0.0).all() and (errors <= seen).all(), "errors must be of samples")
         require((labelled >= 0.0).all() and labelled.sum() <= most, "labels must decay")
@@ -246,9 +209,9 @@ class ThresholdTests:
     def begin(cls, share: float, chance: float, floor: float) -> Self:
         """Return the tests before the first label."""
         n = len(thresholds_for(share))
-        return cls(share, chance, floor, 0, np.zeros((n, len(_STAKES))), np.zeros(n))
+        return cls(share, chance, floor, 0, np.zeros((n, len(STAKES))), np.zeros(n))
 
-    @property
+    @cached_property
     def _n_used(self) -> int:
         """How many thresholds, from the strictest on, are in use or stricter than one in use."""
         of_all = _n_rejected(self.most, 0.25 * self.chance)
@@ -276,11 +239,10 @@ class ThresholdTests:
         least = self.floor if self._n_used else 1.0
         gain = least / (1.0 - self.share) * (self.share - wrong) / propensity
         first = int(np.searchsorted(-thresholds_for(self.share), -confidence))
-        log_wealth = self.log_wealth.copy()
-        log_wealth[first:] += np.log1p(_STAKES * gain)
-        most = np.maximum(self.most, _mean_wealth(log_wealth))
+        log_wealth, mean = settle(self.log_wealth, first, gain)
         n_unconfirmed = 0 if answered else self.n_unconfirmed
-        return replace(self, n_unconfirmed=n_unconfirmed, log_wealth=log_wealth, most=most)
+        most = np.maximum(self.most, mean)
+        return type(self)(self.share, self.chance, self.floor, n_unconfirmed, log_wealth, most)
 
     def freeze(self) -> tuple[list[float], Vector]:
         """Return numbers and logarithms of wealth for `thaw`."""
@@ -289,7 +251,8 @@ class ThresholdTests:
     def thaw(self, numbers: list[Any], wealth: Vector) -> Self:
         """Return the tests that `freeze` described; raise ``ValueError`` if there are none."""
         log_wealth, most = wealth[:, :-1].copy(), wealth[:, -1].copy()
-        require((most >= np.maximum(_mean_wealth(log_wealth), 0.0)).all(), "wealth must be reached")
+        _, mean = settle(log_wealth, 0, 0.0)
+        require((most >= np.maximum(mean, 0.0)).all(), "wealth must have been what it is")
         return replace(
             self, n_unconfirmed=as_int(numbers[0], "a count"), log_wealth=log_wealth, most=most
         )
@@ -310,12 +273,6 @@ def thresholds_for(share: float) -> Vector:
     thresholds = np.maximum(1.0 - shares, 0.0)
     thresholds.flags.writeable = False  # it is kept
     return thresholds
-
-
-def _mean_wealth(log_wealth: Vector) -> Vector:
-    """Return the logarithm of the mean wealth of all stakes, against each hypothesis."""
-    mean: Vector = np.logaddexp.reduce(log_wealth, axis=1) - math.log(len(_STAKES))
-    return mean
 
 
 def _n_rejected(most: Vector, chance: float) -> int:

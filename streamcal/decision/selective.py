@@ -34,7 +34,8 @@ from streamcal._validation import (
 )
 from streamcal._whole import do_all
 from streamcal.calibration.segments import check_fields
-from streamcal.decision.promises import N_INTERVALS, ErrorBudget, ThresholdTests
+from streamcal.decision.promises import ErrorBudget, ThresholdTests
+from streamcal.kernels.selection import N_INTERVALS
 from streamcal.wrappers.checks import check_classifier, check_probabilities
 from streamcal.wrappers.routing import AnyClassifier, Features, Routing, last_step
 from streamcal.wrappers.served import Served
@@ -164,7 +165,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         With "accuracy" the most probable label is answered, and counts as right or wrong. With
         "precision" only ``pos_val`` is answered, where it is sure.
     target : float
-        The share of answers that are right, in (0, 1).
+        The share of answers that are right, from 1e-6 to below 1.
     confidence : float, optional
         With which probability the second promise holds, in (0, 1). Then both hold.
     floor : float, optional
@@ -231,7 +232,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ) -> None:
         check_classifier(classifier)
         check_choice(metric, "metric", _METRICS)
-        check_within(target, "target", "(0, 1)")
+        check_within(target, "target", "[1e-06, 1)")
         check_within(confidence, "confidence", "(0, 1) or None")
         check_within(floor, "floor", "(0, 1] or None")
         if floor is not None and confidence is None:
@@ -451,7 +452,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
                 "`propensity` must be 1 or None for a sample that was not answered, as the labels"
                 f" of all of these come, got {propensity!r}"
             )
-        return as_within(propensity, "propensity", f"[{self.floor:g}, 1]")
+        return as_within(propensity, "propensity", f"[{self.floor!r}, 1]")
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         records = self._records.copy()
