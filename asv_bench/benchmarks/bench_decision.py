@@ -180,6 +180,39 @@ class Budget:
             self.budget.ask_one(i, worth, t=60.0 * i)
 
 
+class Selective:
+    """Answer 1,000 samples under a promise and learn their labels, after 2,000 others."""
+
+    number = 1
+    warmup_time = 0.0
+    params = (["model", "any stream", "both promises"],)
+    param_names = ("what",)
+
+    def setup(self, what: str) -> None:
+        from river import linear_model
+
+        from streamcal.decision import SelectiveClassifier
+
+        rng = np.random.default_rng(1)
+        p = rng.beta(0.6, 0.4, 3_000)
+        labels = rng.random(len(p)) < p
+        samples = [
+            ({"a": x, "b": 1.0 - x}, y) for x, y in zip(p.tolist(), labels.tolist(), strict=True)
+        ]
+        self.model: Any = linear_model.LogisticRegression()
+        if what != "model":
+            confidence = None if what == "any stream" else 0.95
+            self.model = SelectiveClassifier(self.model, confidence=confidence)
+        for x, y in samples[:2_000]:
+            self.model.learn_one(x, y)
+        self.new = samples[2_000:]
+
+    def time_answer_and_learn_1_000(self, what: str) -> None:
+        for x, y in self.new:
+            self.model.predict_one(x)
+            self.model.learn_one(x, y)
+
+
 class Stream:
     """Cumulative F1 of 200 samples with 5 % positives, mean over 300 streams; more is better."""
 
