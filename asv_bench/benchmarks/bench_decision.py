@@ -246,3 +246,33 @@ class Stream:
             cells = [chosen & hit, chosen & ~hit, ~chosen & hit, ~chosen & ~hit]
             counts += np.sum(cells, axis=1)
         return float(2 * counts[0] / max(2 * counts[0] + counts[1] + counts[2], 1))
+
+
+class Sets:
+    """1,000 segments of images, of seven labels, predicted and learned: probabilities, or sets."""
+
+    params = ("calibrated", "lac", "aps")
+    param_names = ("model",)
+    number = 1
+    warmup_time = 0.0
+
+    def setup(self, model: str) -> None:
+        from river import datasets, naive_bayes
+
+        from streamcal import CalibratedClassifier
+        from streamcal.decision import PredictionSetClassifier
+
+        self.samples = list(datasets.ImageSegments().take(size(1_000)))
+        calibrated: Any = CalibratedClassifier(naive_bayes.GaussianNB())
+        for x, y in self.samples:
+            calibrated.learn_one(x, y)
+        self.learn: Any = calibrated.learn_one
+        self.predict: Any = calibrated.predict_proba_one
+        if model != "calibrated":
+            sets = PredictionSetClassifier(calibrated, score=model)
+            self.learn, self.predict = sets.learn_one, sets.predict_set_one
+
+    def time_predict_and_learn(self, model: str) -> None:
+        for x, y in self.samples:
+            self.predict(x)
+            self.learn(x, y)
