@@ -107,14 +107,14 @@ def test_the_interval_holds_the_mean_of_different_probabilities() -> None:
 def test_the_promise_is_what_maximize_answers(digits: int, target: float) -> None:
     y, p = make(power=1.3)
     p = p.round(digits)
-    promise: Any = AccuracyCoverageCurve.from_predictions(y, p, target=target).promise
+    promise: Any = AccuracyCoverageCurve.from_predictions(y, p, target=target).answers
     best = maximize(p, "coverage", subject_to={"accuracy": target})
     answered = best.labels != None  # noqa: E711  (each of an array)
     right = (best.labels == 1)[answered] == y[answered]
-    assert (promise.n_answered, promise.n_right) == (answered.sum(), right.sum())
+    assert (promise.n_answers, promise.n_right) == (answered.sum(), right.sum())
     assert promise.coverage == best.expected
     assert promise.expected == best.subject_to["accuracy"]
-    if promise.n_answered:
+    if promise.n_answers:
         assert promise.accuracy == right.mean()
         low, high = promise.interval(0.9)
         assert low <= promise.accuracy <= high
@@ -131,11 +131,11 @@ def test_the_two_lines_and_the_band_are_drawn() -> None:
     assert expected.get_ydata().tolist() == curve.expected.tolist()
     assert line.get_xdata().tolist() == curve.coverage.tolist()
     assert len(display.bands_) == 1
-    share = f"{100 * curve.promise.coverage:.0f} % answered"
+    share = f"{100 * curve.answers.coverage:.0f} % answered"
     texts = ["model", "expected, if calibrated", "90% confidence band", "target 0.95", share]
     assert words(display) == texts
     (dot,) = [each for each in display.ax_.lines if each.get_linestyle() == "None"]
-    assert dot.get_xydata().tolist() == [[curve.promise.coverage, curve.promise.accuracy]]
+    assert dot.get_xydata().tolist() == [[curve.answers.coverage, curve.answers.accuracy]]
     low, _ = display.ax_.get_ylim()
     assert low < curve.accuracy[curve.coverage > 0.1].min()
     assert all(tick <= 1.0 for tick in display.ax_.get_yticks())
@@ -150,7 +150,7 @@ def test_several_models_have_one_legend() -> None:
     assert not display.bands_
     for line, (y, p) in zip(display.lines_, models.values(), strict=True):
         np.testing.assert_allclose(line.get_xydata().T, by_hand(y, p)[:2])
-    shares = [f"{100 * curve.promise.coverage:.0f} % answered" for curve in display.curves]
+    shares = [f"{100 * curve.answers.coverage:.0f} % answered" for curve in display.curves]
     assert words(display) == ["raw", "other", "expected, if calibrated", "target 0.9", *shares]
     banded = AccuracyCoverageDisplay.from_models(models, level=0.5)
     assert len(banded.bands_) == 2
@@ -185,8 +185,8 @@ def test_the_answer_is_the_likeliest_of_several_labels() -> None:
     assert curve.expected[-1] == pytest.approx(truth.max(axis=1).mean())
     order = np.argsort(-truth.max(axis=1))
     assert curve.accuracy.tolist() == (np.cumsum(right[order]) / np.arange(1, 301)).tolist()
-    assert curve.promise.expected >= 0.6
-    assert curve.promise.n_right == right[order[: curve.promise.n_answered]].sum()
+    assert curve.answers.expected >= 0.6
+    assert curve.answers.n_right == right[order[: curve.answers.n_answers]].sum()
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_models_of_river_and_scikit_learn() -> None:
     model = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
     display = AccuracyCoverageDisplay.from_estimator(model, datasets.Phishing(), target=0.95)
     assert [curve.name for curve in display.curves] == ["GaussianNB", "calibrated"]
-    raw, calibrated = (curve.promise for curve in display.curves)
+    raw, calibrated = (curve.answers for curve in display.curves)
     assert raw is not None
     assert calibrated is not None
     assert raw.interval(0.99)[1] < 0.95  # the promise is broken

@@ -15,7 +15,7 @@ from streamcal.decision import maximize
 from streamcal.durable.engine import run as run_stream
 from streamcal.durable.store import Store
 from streamcal.plot import AccuracyCoverageCurve
-from streamcal.plot.accuracy_coverage_curve import Promise
+from streamcal.plot.accuracy_coverage_curve import Answers
 from streamcal.report import page
 from streamcal.report.content import Report, Section
 from streamcal.report.coverage_sections import Column, Decided, column_of, of_coverage, promises_of
@@ -186,7 +186,7 @@ def test_decisions_may_be_others(tmp_path: Path) -> None:
     assert (share, observed) == (ones.mean(), Y[ones].mean())
     assert expected == pytest.approx(P[ones].mean())
     nothing = Decided("decision", np.full(3, math.nan), P[:3], Y[:3]).promise("accuracy", 0.9)
-    assert (nothing.n_answered, nothing.expected) == (0, 1.0)
+    assert (nothing.n_answers, nothing.expected) == (0, 1.0)
 
 
 def test_rows_without_a_label_count_nowhere(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_probabilities_that_are_too_sure_break_it(metric: str, power: float, sta
 
 
 def test_the_words_have_the_digits_that_matter() -> None:
-    close = Promise(0.9999, 100_000, 90_000, 89_990, 0.99991)
+    close = Answers(0.9999, 100_000, 90_000, 89_990, 0.99991)
     assert "0.99991 expected, 0.99989 observed" in promise_in_words("p", "accuracy", close, "rows")
-    whole = Promise(1.0, 10, 10, 10, 1.0)
+    whole = Answers(1.0, 10, 10, 10, 1.0)
     words = promise_in_words("p", "accuracy", whole, "10 rows")
     assert words.startswith("By p, 100 % of 10 rows are answered for an accuracy of 1: 1.0000 ")
     assert words.endswith("The promise is not refuted.")

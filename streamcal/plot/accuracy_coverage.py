@@ -151,7 +151,7 @@ class AccuracyCoverageDisplay:
         >>> display = AccuracyCoverageDisplay.from_predictions(y, p, target=0.7)
         >>> display.lines_[0].get_xydata()
         array([[1. , 0.5]])
-        >>> display.curves[0].promise.coverage
+        >>> display.curves[0].answers.coverage
         1.0
         """
         return cls._of({name: (y_true, y_prob)}, pos_val, level, target).plot(ax=ax)
@@ -188,7 +188,7 @@ class AccuracyCoverageDisplay:
         >>> y = [0, 0, 1, 1]
         >>> models = {"raw": (y, [0.5, 0.6, 0.7, 0.8]), "calibrated": (y, [0.0, 0.0, 1.0, 1.0])}
         >>> display = AccuracyCoverageDisplay.from_models(models, target=0.7)
-        >>> [(curve.name, curve.promise.coverage) for curve in display.curves]
+        >>> [(curve.name, curve.answers.coverage) for curve in display.curves]
         [('raw', 0.75), ('calibrated', 1.0)]
         """
         return cls._of(pairs_of(models), pos_val, level, target).plot(ax=ax)
@@ -241,7 +241,7 @@ class AccuracyCoverageDisplay:
         ...     model, datasets.Phishing(), target=0.95
         ... )
         >>> for curve in display.curves:
-        ...     print(f"{curve.name}: {curve.promise.coverage:.2f} {curve.promise.accuracy:.3f}")
+        ...     print(f"{curve.name}: {curve.answers.coverage:.2f} {curve.answers.accuracy:.3f}")
         GaussianNB: 0.99 0.890
         calibrated: 0.69 0.949
         """
@@ -290,8 +290,8 @@ class AccuracyCoverageDisplay:
             self.lines_ += ax.plot(
                 x, curve.accuracy, **style, **marker, linewidth=1.8, label=curve.name, zorder=3
             )
-            if curve.promise is not None:
-                dots.append((self._draw_promise(ax, curve, bottom, color), curve.promise.coverage))
+            if curve.answers is not None:
+                dots.append((self._draw_answers(ax, curve, bottom, color), curve.answers.coverage))
         ax.set(xlabel="Coverage (share of samples answered)", ylabel="Accuracy of the answers")
         ax.set(xlim=(0.0, 1.01), ylim=(bottom, 1.0 + 0.02 * (1.0 - bottom)))
         ax.spines[["top", "right"]].set_visible(False)
@@ -303,14 +303,14 @@ class AccuracyCoverageDisplay:
         self.ax_, self.figure_ = ax, figure_of(ax)
         return self
 
-    def _draw_promise(
+    def _draw_answers(
         self, ax: Axes, curve: AccuracyCoverageCurve, bottom: float, color: Any
     ) -> Line2D:
         """Draw how many samples are answered under a target; return the dot."""
-        promise = curve.promise
-        assert promise is not None
-        at, height = promise.coverage, promise.accuracy if promise.n_answered else promise.target
-        ax.vlines(at, bottom, max(height, promise.expected), color=color, linewidth=0.8, zorder=2)
+        answers = curve.answers
+        assert answers is not None
+        at, height = answers.coverage, answers.accuracy if answers.n_answers else answers.target
+        ax.vlines(at, bottom, max(height, answers.expected), color=color, linewidth=0.8, zorder=2)
         (dot,) = ax.plot([at], [height], "o", color=color, clip_on=False, zorder=3.5)
         return dot
 
@@ -331,7 +331,7 @@ class AccuracyCoverageDisplay:
         if self.bands_:
             percent = "" if self.level is None else f"{100 * self.level:g}% "
             entries.append(Entry(self.bands_, f"{percent}confidence band"))
-        targets = {curve.promise.target for curve in self.curves if curve.promise is not None}
+        targets = {curve.answers.target for curve in self.curves if curve.answers is not None}
         for target in sorted(targets):
             style: Any = {"linewidth": 1.0, "linestyle": (0, (4, 3)), "zorder": 1.5}
             (line,) = ax.plot([0.0, 1.0], [target, target], color=muted(ax), **style)

@@ -25,14 +25,14 @@ _SHOWN = 0.1  # the coverage from which all is shown
 Array = NDArray[np.float64]
 
 
-class Promise(NamedTuple):
+class Answers(NamedTuple):
     """Answers that were given under a target, and how many of them are right.
 
     Attributes
     ----------
     target : float
         The least share of right answers in expectation.
-    n_samples, n_answered, n_right : int
+    n_samples, n_answers, n_right : int
         The number of samples, of answers, and of right ones.
     expected : float
         The share of right answers that is expected, given the probabilities; 1 without answers.
@@ -40,26 +40,26 @@ class Promise(NamedTuple):
 
     target: float
     n_samples: int
-    n_answered: int
+    n_answers: int
     n_right: int
     expected: float
 
     @property
     def coverage(self) -> float:
         """The share of samples that are answered."""
-        return self.n_answered / self.n_samples
+        return self.n_answers / self.n_samples
 
     @property
     def accuracy(self) -> float:
         """The share of answers that are right; NaN without answers."""
-        return self.n_right / self.n_answered if self.n_answered else float("nan")
+        return self.n_right / self.n_answers if self.n_answers else float("nan")
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return an interval for the probability that an answer is right, in the mean of all."""
-        if not self.n_answered:
+        if not self.n_answers:
             return 0.0, 1.0
         low, high = share_band(
-            np.array([float(self.n_right)]), np.array([float(self.n_answered)]), level
+            np.array([float(self.n_right)]), np.array([float(self.n_answers)]), level
         )
         return float(low[0]), float(high[0])
 
@@ -87,10 +87,10 @@ class AccuracyCoverageCurve:
         The name in the legend.
     lower, upper : ndarray of shape (n_points,) or None
         The pointwise band of the accuracy.
-    promise : Promise or None
+    answers : Answers or None
         What `streamcal.maximize` answers under the target, if there is one: its ``target``,
         ``coverage``, ``expected`` and observed ``accuracy``, the counts ``n_samples``,
-        ``n_answered`` and ``n_right``, and ``interval(level)`` of the true accuracy.
+        ``n_answers`` and ``n_right``, and ``interval(level)`` of the true accuracy.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class AccuracyCoverageCurve:
     name: str | None = None
     lower: Array | None = None
     upper: Array | None = None
-    promise: Promise | None = None
+    answers: Answers | None = None
 
     @classmethod
     def from_predictions(
@@ -128,7 +128,7 @@ class AccuracyCoverageCurve:
         --------
         >>> y, p = [1, 0, 0, 1], [0.9, 0.2, 0.6, 0.6]
         >>> curve = AccuracyCoverageCurve.from_predictions(y, p, target=0.75)
-        >>> curve.promise.coverage, round(curve.promise.expected, 3)
+        >>> curve.answers.coverage, round(curve.answers.expected, 3)
         (0.75, 0.767)
         """
         check_options(level, target)
@@ -184,27 +184,27 @@ def curve_of(
     counts = np.append(np.flatnonzero(np.diff(ranked)), n - 1) + 1
     counts = counts[_some_of(counts)]
     hits, sums = (np.cumsum(each)[counts - 1] for each in (right[order], ranked))
-    lower = upper = promise = None
+    lower = upper = given = None
     if level is not None:
         lower, upper = share_band(hits, counts.astype(np.float64), level)
     if target is not None:
-        promise = promise_of(answers, target)
+        given = answers_under(answers, target)
     return AccuracyCoverageCurve(
         *(counts / n, hits / counts, sums / counts, ranked[counts - 1]),
         n,
         name,
         lower,
         upper,
-        promise,
+        given,
     )
 
 
-def promise_of(answers: Events, target: float) -> Promise:
+def answers_under(answers: Events, target: float) -> Answers:
     """Return the most answers of which a share is right in expectation; see `maximize`."""
     right, certainty = answers
     found = maximize(certainty, "positives", subject_to={"precision": target})
     expected = found.subject_to["precision"]
-    return Promise(target, len(right), found.k, int(right[found.labels].sum()), expected)
+    return Answers(target, len(right), found.k, int(right[found.labels].sum()), expected)
 
 
 def _some_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -222,5 +222,5 @@ def lowest_of(curves: Iterable[AccuracyCoverageCurve]) -> float:
         shown = curve.coverage >= _SHOWN
         lines = (curve.accuracy, curve.expected, curve.lower)
         values += [float(line[shown].min()) for line in lines if line is not None]
-        values += [] if curve.promise is None else [curve.promise.target]
+        values += [] if curve.answers is None else [curve.answers.target]
     return max(1.0 - 1.05 * (1.0 - min(values)), 0.0) if min(values) < 1.0 else 0.95

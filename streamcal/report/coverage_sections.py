@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from streamcal.plot.accuracy_coverage_curve import (
     AccuracyCoverageCurve,
-    Promise,
+    Answers,
     answers_of_two,
+    answers_under,
     curve_of,
     lowest_of,
-    promise_of,
 )
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, shown
@@ -45,12 +45,12 @@ class Column(NamedTuple):
     certainty: Vector
     ones: tuple[Vector, Vector] | None = None
 
-    def promise(self, metric: str, target: float) -> Promise:
+    def promise(self, metric: str, target: float) -> Answers:
         """Return what `streamcal.maximize` would answer, or label 1, under a target."""
         if metric == "precision":
             assert self.ones is not None
-            return promise_of(self.ones, target)
-        return promise_of((self.right, self.certainty), target)
+            return answers_under(self.ones, target)
+        return answers_under((self.right, self.certainty), target)
 
 
 class Decided(NamedTuple):
@@ -64,7 +64,7 @@ class Decided(NamedTuple):
     p: Vector
     y: Vector
 
-    def promise(self, metric: str, target: float) -> Promise:
+    def promise(self, metric: str, target: float) -> Answers:
         """Return how many of these decisions are right; of those for 1, if it is a precision."""
         if metric == "precision":
             chosen = self.decisions == 1.0
@@ -73,7 +73,7 @@ class Decided(NamedTuple):
         given = self.decisions[chosen]
         n, right = len(given), int((given == self.y[chosen]).sum())
         chances = np.where(given == 1.0, self.p[chosen], 1.0 - self.p[chosen])
-        return Promise(target, len(self.y), n, right, float(chances.mean()) if n else 1.0)
+        return Answers(target, len(self.y), n, right, float(chances.mean()) if n else 1.0)
 
 
 class Told(NamedTuple):
@@ -81,7 +81,7 @@ class Told(NamedTuple):
 
     name: str
     metric: str
-    promise: Promise
+    promise: Answers
 
 
 def column_of(name: str, p: Vector, y: Vector) -> Column:
@@ -103,7 +103,7 @@ def verdict_of_promises(promises: Sequence[Told], rows: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> told = Told("calibrated", "accuracy", Promise(0.95, 1000, 600, 575, 0.951))
+    >>> told = Told("calibrated", "accuracy", Answers(0.95, 1000, 600, 575, 0.951))
     >>> print(*verdict_of_promises([told], "1,000 rows"))
     By calibrated, 60 % of 1,000 rows are answered for an accuracy of 0.95: 0.951 expected, 0.958
     observed (0.933 to 0.976). The promise is not refuted.

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.losses.deviance import Deviance
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
-from streamcal.plot.accuracy_coverage_curve import Promise
+from streamcal.plot.accuracy_coverage_curve import Answers
 from streamcal.plot.reliability_curve import shown_part, shown_share
 from streamcal.report.content import listed
 from streamcal.report.periods import Periods, equal_parts
@@ -376,12 +376,12 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
     return f"{begins} reaches {e_value_in_words(bets.largest)}. {best}."
 
 
-def state_of(promise: Promise) -> str:
+def state_of(promise: Answers) -> str:
     """Return whether a promise is kept, in words.
 
     Examples
     --------
-    >>> [state_of(Promise(0.95, 1000, 600, right, 0.95)) for right in (600, 570, 530)]
+    >>> [state_of(Answers(0.95, 1000, 600, right, 0.95)) for right in (600, 570, 530)]
     ['kept', 'not refuted', 'broken']
     """
     low, high = promise.interval(1.0 - LEVEL)
@@ -390,19 +390,19 @@ def state_of(promise: Promise) -> str:
     return "kept" if low >= promise.target else "not refuted"
 
 
-def promise_in_words(name: str, metric: str, promise: Promise, rows: str) -> str:
+def promise_in_words(name: str, metric: str, promise: Answers, rows: str) -> str:
     """Return what is answered under a promise, or labelled 1 for one of precision, and its state.
 
     Examples
     --------
-    >>> promise_in_words("p", "precision", Promise(0.95, 1000, 600, 530, 0.951), "1,000 rows")[:71]
+    >>> promise_in_words("p", "precision", Answers(0.95, 1000, 600, 530, 0.951), "1,000 rows")[:71]
     'By p, 60 % of 1,000 rows are labelled 1 for a precision of 0.95: 0.951 '
-    >>> promise_in_words("p", "accuracy", Promise(0.95, 1000, 0, 0, 1.0), "1,000 rows")
+    >>> promise_in_words("p", "accuracy", Answers(0.95, 1000, 0, 0, 1.0), "1,000 rows")
     'By p, none of 1,000 rows can be answered for an accuracy of 0.95.'
     """
     article, done = ("an", "answered") if metric == "accuracy" else ("a", "labelled 1")
     goal = f"{done} for {article} {metric} of {promise.target:g}"
-    if not promise.n_answered:
+    if not promise.n_answers:
         return f"By {name}, none of {rows} can be {goal}."
     # With one digit more than the distance of the target from 1 has.
     distance = max(1.0 - promise.target, 1e-6) if promise.target < 1.0 else 1e-3
