@@ -145,16 +145,17 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ``progressive_val_score`` leaves None out.) There are two promises:
 
     *On any stream*, if the labels of all answers come: at most (1 − ``target``) n + 20 + W of n
-    answers are wrong, where W is the number of answers that waited for their labels at once. It is
-    0 if labels come at once. There is no promise about how many are answered: on a stream whose
-    first answers are all wrong, it soon asks for all [1]_.
+    answers are wrong, where W is the greatest number of answers that waited for their labels at one
+    time, 0 if each label comes before the next sample. There is no promise about how many are
+    answered: on a stream whose first answers are all wrong, it soon asks for all [1]_.
 
     *With probability* ``confidence``, for independent samples from one source: the true share of
     errors of all samples from the threshold up is at most 1 − ``target``, for each threshold that
     is ever in use. It answers nothing before that is shown by labels, and less than without
     ``confidence``. The classifier must not change, or only so that at no threshold in use there are
-    more errors than before: with one that learns, a threshold means something else every day.
-    Thresholds are tested one after the other [2]_, by bets on labels [3]_.
+    more errors than before: with one that learns, a threshold means something else every day. How
+    late a label comes must not depend on the sample or on its answer. Thresholds are tested one
+    after the other [2]_, by bets on labels [3]_.
 
     Parameters
     ----------
@@ -186,13 +187,15 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     Notes
     -----
     `predict_one` changes nothing. `learn_one` repeats its decision, and counts it against the
-    label. If labels come late, call `serve_one`, and pass its result as ``served`` with the label.
+    label. If labels come late, call `serve_one`, and pass its result as ``served`` with the label,
+    once, and with the same features. Without it the promise is about the decision of then.
 
     The labels of samples that were asked for teach where the threshold should be. Without
     ``confidence`` they may be left out. With it all of them must come: who labels only the easy
-    ones shows nothing. If many answers, 1,000 + 20 / ``floor``, were served since the label of one
-    came, all samples are asked for, until one comes: without audits of answers nothing can be
-    promised.
+    ones shows nothing. If these are too many, let it learn from samples that are chosen at random,
+    answered or not, and call `predict_one` for the others. If many answers, 1,000 + 20 / ``floor``,
+    were served by `serve_one` since the label of one came, all samples are asked for, until one
+    comes: without audits of answers nothing can be promised.
 
     A classifier that knows fewer than two labels has no answer. Combinations of values after the
     first 10,000 are not answered. The formulas are in `streamcal.decision.promises`.
