@@ -51,7 +51,7 @@ class Promise(NamedTuple):
     Attributes
     ----------
     threshold : float
-        It answers from this confidence on; infinite if it does not answer.
+        It answers from this probability on; infinite if it does not answer.
     n_answers, n_errors : int
         The answers whose labels were learned, and how many of them were wrong. With a ``floor``
         these are the audited ones.
