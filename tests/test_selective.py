@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import base, evaluate, linear_model, metrics, naive_bayes, preprocessing
+from river import base, compose, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
-from streamcal.calibration import AuditedCalibrator
-from streamcal.decision import Promise, Selection, SelectiveClassifier
+from streamcal.calibration import AuditedCalibrator, IsotonicCalibrator
+from streamcal.decision import DecisionClassifier, Promise, Selection, SelectiveClassifier
 from streamcal.decision.promises import ErrorBudget, ThresholdTests, thresholds_for
 from streamcal.monitoring import AuditSampler
 from streamcal.wrappers.served import Served
@@ -41,6 +41,13 @@ class Given(base.Classifier):
 
     def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
         return {label: p for label, p in x.items() if label != "shop"}
+
+
+class OfFeature(Given):
+    """A classifier whose probability of True is a feature."""
+
+    def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
+        return binary(x["p"])
 
 
 def binary(p: float, **fields: Any) -> dict[Any, Any]:
@@ -126,6 +133,25 @@ def test_errors_never_exceed_the_promise(rule: int, late: int, target: float) ->
         model.learn_one(x, y, served=served)
     promise = model.promises[()]
     assert (promise.n_answers, promise.n_errors) == (n, n_errors)
+
+
+def test_answers_at_once_count_those_that_wait() -> None:
+    budget = ErrorBudget(0.05).served(0.99, answered=True)
+    while budget.allows_one:
+        budget = budget.learned(0.99, answered=True, wrong=True, waited=False)
+    budget = budget.learned(0.99, answered=True, wrong=True, waited=True)
+    assert budget.n_errors <= budget.most_errors
+
+
+def test_rounding_errors_of_what_waits_stay_in_a_state() -> None:
+    budget, rng = ErrorBudget(0.5).served(0.0, answered=True), random.Random(0)
+    for _ in range(200):
+        others = [rng.random() for _ in range(4)]
+        for confidence in others:
+            budget = budget.served(confidence, answered=True)
+        for confidence in others:
+            budget = budget.learned(confidence, answered=True, wrong=False, waited=True)
+        assert ErrorBudget.thaw(0.5, *budget.freeze()).expected_waiting == budget.expected_waiting
 
 
 def test_calibrated_confidences_are_answered_where_they_should() -> None:
@@ -261,6 +287,32 @@ def test_without_labels_of_answers_nothing_is_promised() -> None:
     assert model.serve_one(binary(0.99)).answer is True
 
 
+def test_an_older_state_learns_what_a_later_one_answered() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=0.02)
+    older = SelectiveClassifier.from_bytes(model.to_bytes(), classifier=Given())
+    while model.predict_one(binary(0.99)) is None:
+        model.learn_one(binary(0.99), True)
+    selection = model.serve_one(binary(0.99))
+    older.learn_one(binary(0.99), False, served=selection, propensity=0.02)
+    for _ in range(500):
+        older.learn_one(binary(0.99), True, propensity=1.0)
+    assert older.predict_one(binary(0.99)) is True
+    again = SelectiveClassifier.from_bytes(older.to_bytes(), classifier=Given())
+    assert again.promises == older.promises
+
+
+def test_a_state_of_another_machine_may_have_other_last_bits() -> None:
+    tests = ThresholdTests.begin(0.2, 0.1, 1.0)
+    for _ in range(30):
+        tests = tests.learned(0.9, answered=False, wrong=False, propensity=1.0)
+    numbers, wealth = tests.freeze()
+    wealth[:, -1] = np.nextafter(wealth[:, -1], 0.0)
+    assert tests.thaw(numbers, wealth).threshold == tests.threshold
+    wealth[:, -1] *= 0.9
+    with pytest.raises(ValueError, match="wealth"):
+        tests.thaw(numbers, wealth)
+
+
 def test_with_all_labels_both_promises_hold() -> None:
     model = SelectiveClassifier(Given(), target=0.8, confidence=0.9)
     for i in range(3_000):
@@ -379,6 +431,18 @@ def test_late_labels_count_what_was_answered() -> None:
     assert promise.n_errors == 2
 
 
+@pytest.mark.parametrize(
+    "wrap", [lambda model: compose.Select("p") | model, lambda model: DecisionClassifier(model)]
+)
+def test_calibrators_do_not_learn_from_their_own_answers(wrap: Any) -> None:
+    rng = np.random.default_rng(11)
+    model = SelectiveClassifier(wrap(CalibratedClassifier(OfFeature(), IsotonicCalibrator())))
+    for p in rng.uniform(size=3_000).tolist():
+        selection = model.serve_one({"p": p})
+        model.learn_one({"p": p}, bool(rng.uniform() < p**3), served=selection)
+    assert model.predict_proba_one({"p": 0.9})[True] == pytest.approx(0.73, abs=0.1)
+
+
 def test_weights_and_other_arguments_reach_the_classifier() -> None:
     model = SelectiveClassifier(Given())
     model.learn_one(binary(0.9), True, w=3.0)
@@ -437,6 +501,11 @@ def test_nothing_changes_if_the_classifier_fails() -> None:
 def test_bad_parameters(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         SelectiveClassifier(Given(), **arguments)
+
+
+def test_another_one_inside_is_refused() -> None:
+    with pytest.raises(TypeError, match="must not be a SelectiveClassifier"):
+        SelectiveClassifier(preprocessing.StandardScaler() | SelectiveClassifier(Given()))
 
 
 def test_bad_samples_change_nothing() -> None:

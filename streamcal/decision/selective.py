@@ -231,6 +231,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         pos_val: bool | int | str = True,
     ) -> None:
         check_classifier(classifier)
+        if isinstance(last_step(classifier), SelectiveClassifier):
+            raise TypeError("`classifier` must not be a SelectiveClassifier, which asks on its own")
         check_choice(metric, "metric", _METRICS)
         check_within(target, "target", "[1e-06, 1)")
         check_within(confidence, "confidence", "(0, 1) or None")
@@ -349,7 +351,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             answered = self._answer(key, probabilities) is not None
         elif isinstance(served, Selection):
             probabilities, answered = served.served.calibrated, served.answer is not None
-            kwargs["served"] = served.served
+            if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
+                kwargs["served"] = served.served
         else:
             raise TypeError(f"`served` must be what `serve_one` returned, got {served!r}")
         chance = self._as_propensity(propensity, answered=answered)
