@@ -521,8 +521,18 @@ def test_bad_samples_change_nothing() -> None:
             plain.learn_one(binary(0.9), y)
     with pytest.raises(TypeError, match="`served` must be"):
         plain.learn_one(binary(0.9), True, served={True: 0.9})
+    for model in (plain, audited):
+        for p in (float("nan"), 2.0):
+            with pytest.raises(ValueError, match="must lie in"):
+                model.predict_one(binary(p))
     with pytest.raises(ValueError, match="must lie in"):
         plain.learn_one(binary(float("nan")), True)
+    for p in (float("nan"), 2.0):
+        with pytest.raises(ValueError, match="must lie in"):
+            plain.learn_one(binary(0.9), True, served=Selection(True, Served(binary(p), binary(p))))
+    other = Selection(False, Served(binary(0.9), binary(0.9)))
+    with pytest.raises(ValueError, match="must have an answer that this model gives"):
+        plain.learn_one(binary(0.9), False, served=other)
     with pytest.raises(ValueError, match="`w` must"):
         plain.learn_one(binary(0.9), True, w=-1.0)
     with pytest.raises(ValueError, match="`propensity` must be None"):

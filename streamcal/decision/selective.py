@@ -277,7 +277,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label of a sample, or None: ask."""
-        return self._answer(self._segment_of(x), self.predict_proba_one(x, **kwargs))
+        probabilities = self.predict_proba_one(x, **kwargs)
+        check_probabilities(probabilities, x)
+        return self._answer(self._segment_of(x), probabilities)
 
     def serve_one(self, x: Features) -> Selection:
         """Return the answer for a sample whose label comes late, with what its label needs.
@@ -351,6 +353,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             answered = self._answer(key, probabilities) is not None
         elif isinstance(served, Selection):
             probabilities, answered = served.served.calibrated, served.answer is not None
+            check_probabilities(probabilities)
             if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
                 kwargs["served"] = served.served
         else:
@@ -359,6 +362,11 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance
         label, confidence = self._likeliest(probabilities)
+        if served is not None and answered and served.answer != label:
+            raise ValueError(
+                f"`served` must have an answer that this model gives, {label!r}, got"
+                f" {served.answer!r}"
+            )
         learned = None
         if confidence is not None and self._has_room(key):
             learned = self._record_of(key)
