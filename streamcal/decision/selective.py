@@ -185,13 +185,16 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     Notes
     -----
     `predict_one` changes nothing. `learn_one` repeats its decision, and counts it against the
-    label. If labels come late, call `serve_one`, and pass its result as ``served`` with the label.
+    label. If labels come late, call `serve_one`, and pass its result as ``served`` with the label,
+    once.
 
     The labels of samples that were asked for teach where the threshold should be. Without
     ``confidence`` they may be left out. With it all of them must come: who labels only the easy
-    ones shows nothing. If many answers, 1,000 + 20 / ``floor``, were served since the label of one
-    came, all samples are asked for, until one comes: without audits of answers nothing can be
-    promised.
+    ones shows nothing. How late they are must not depend on the sample, nor on whether it was
+    answered: if audits come first and the rest a week later, the second promise does not hold.
+
+    If many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since the label of one came,
+    all samples are asked for, until one comes: without audits of answers nothing can be promised.
 
     A classifier that knows fewer than two labels has no answer. Combinations of values after the
     first 10,000 are not answered. The formulas are in `streamcal.decision.promises`.
@@ -324,7 +327,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         Parameters
         ----------
         x : dict
-            The features.
+            The features; those of ``segments`` as they were served.
         y : bool, int or str
             The label.
         served : Selection, optional
@@ -340,7 +343,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         Raises
         ------
         ValueError, TypeError
-            If an argument is not as described; nothing has changed then.
+            If an argument is not as described, or ``served`` has an answer that this model does not
+            give; nothing has changed then.
         """
         check_label(y)
         if self.metric == "precision":
