@@ -27,6 +27,7 @@ from study import streams
 
 from streamcal import HedgedCalibrator
 from streamcal.decision import SelectiveClassifier
+from streamcal.decision.promises import ThresholdTests
 
 TARGET = 0.95
 N_AFTER = 2_000  # answers, from which on the accuracy counts
@@ -145,20 +146,17 @@ def of_independent(runs: int, n: int = 5_000) -> None:
 def independent_run(
     confidences: Vector, wrong: Vector, asked: Vector, floor: float | None
 ) -> set[float]:
-    """Return the thresholds that were in use in a run."""
-    model = SelectiveClassifier(FixedModel(), target=TARGET, confidence=0.95, floor=floor)
+    """Return the thresholds that were in use in a run, as `SelectiveClassifier` has them."""
+    tests = ThresholdTests.begin(1.0 - TARGET, 0.05, floor or 1.0)
     used: set[float] = set()
     for c, is_wrong, is_asked in zip(
         confidences.tolist(), wrong.tolist(), asked.tolist(), strict=True
     ):
-        x = {True: c, False: 1.0 - c}
-        given = {}
-        if floor is not None and model.predict_one(x) is not None:
-            if not is_asked:
-                continue
-            given = {"propensity": floor}
-        model.learn_one(x, not is_wrong, **given)
-        used.add(model.promises[()].threshold)
+        answered = c >= tests.threshold
+        if is_asked or not answered:
+            propensity = (floor or 1.0) if answered else 1.0
+            tests = tests.learned(c, answered=answered, wrong=is_wrong, propensity=propensity)
+            used.add(tests.threshold)
     return used
 
 

@@ -90,6 +90,7 @@ NAV = {
         "thresholds",
         "cusum",
         "decisions",
+        "judges",
         "serving",
         "some-labels",
         "exporting",

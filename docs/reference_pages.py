@@ -68,6 +68,7 @@ TASKS = {
     "Choose which samples to label 1": ["maximize", "DecisionClassifier", "EUMThreshold"],
     "Ask people, at most so many times a day": ["decision.ReviewBudget"],
     "Answer where it is sure, and ask elsewhere": ["decision.SelectiveClassifier"],
+    "Predict a set of labels": ["decision.PredictionSetClassifier"],
     "Predict grades": [
         "optimal_thresholds",
         "StreamingThresholds",

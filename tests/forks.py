@@ -33,6 +33,7 @@ from streamcal import (
     TopLabelCalibrator,
     VennAbersCalibrator,
 )
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.durable import Store
 from streamcal.kernels.exclusive import Mutex, no_fork
 from streamcal.kernels.sqlite import Connection
@@ -75,6 +76,8 @@ LEARNERS: list[Learner] = [
         lambda c, i: c.learn_one(SCORES[i], 1 + int(LABELS[i])),
         lambda c: c.learn_many(SCORES, 1 + LABELS.astype(int)),
     ),
+    (PriorShiftCalibrator, learn_score, None),
+    (AuditedCalibrator, lambda c, i: c.learn_one(SCORES[i], LABELS[i], propensity=0.5), None),
     (lambda: PAVStack("squared"), lambda c, i: c.push(0.0, LABELS[i]), None),
     (TopLabelCalibrator, lambda c, i: c.learn_one(RAW, "abc"[i % 3]), None),
     (TemperatureCalibrator, lambda c, i: c.learn_one(RAW, "abc"[i % 3]), None),

@@ -60,7 +60,13 @@ from streamcal.calibration.joint import JointCalibrator
 from streamcal.calibration.prior_shift import PriorShiftCalibrator
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
-from streamcal.decision import Metric, ReviewBudget, SelectiveClassifier, goals
+from streamcal.decision import (
+    Metric,
+    PredictionSetClassifier,
+    ReviewBudget,
+    SelectiveClassifier,
+    goals,
+)
 from streamcal.decision._coded_metric import CodedMetric
 from streamcal.durable._journal import Journal, learn_again
 from streamcal.durable.expiry import Expiry
@@ -469,6 +475,10 @@ EXAMPLES: dict[str, list[Example]] = {
             lambda: AuditedCalibrator(SegmentCalibrator(("a", "b"), base=PlattCalibrator())),
             audited_labels,
         ),
+    ],
+    "PredictionSetClassifier": [
+        Example(lambda: PredictionSetClassifier(logistic(), 0.8, score="aps"), truths, of_logistic),
+        Example(lambda: PredictionSetClassifier(of_bayes()["classifier"]), words, of_bayes),
     ],
     "PriorShiftCalibrator": [
         Example(PriorShiftCalibrator, served_late),
@@ -1122,6 +1132,14 @@ def use_wrapper(learner: Any) -> None:
         for i in range(5):
             assert not math.isnan(learner.predict_one({"a": SCORES[i]}))
             learner.learn_one({"a": SCORES[i]}, label_of(loss, i))
+        return
+    if isinstance(learner, PredictionSetClassifier):
+        for i in range(5):
+            before = learner.n_samples, learner.n_misses
+            missed = True not in learner.predict_set_one({"a": SCORES[i]})
+            learner.learn_one({"a": SCORES[i]}, True)
+            assert (learner.n_samples, learner.n_misses) == (before[0] + 1, before[1] + missed)
+            assert 0.0 <= learner.threshold <= 1.0
         return
     label: Any = True
     if isinstance(learner, ThresholdClassifier):

@@ -1401,6 +1401,33 @@ def _add_decisions() -> None:
         cost=4.0,
     )
 
+    def learn_set(draw: Draw, learner: Any, held: list[Any]) -> None:
+        x = _sample(draw)
+        held.append((x, learner.predict_set_one(x)))
+        x, answer = held.pop(draw.random.randrange(len(held)))
+        late = draw.pick([{}, {"decided": answer}, {"served": learner.predict_proba_one(x)}])
+        learner.learn_one(x, draw.pick([*learner.classifier.labels, "new"]), **late)
+
+    def ask_sets(learner: Any) -> Any:
+        answers = [learner.predict_set_one({"p": p}) for p in GRID]
+        assert all(answers)
+        assert 0 <= learner.n_misses <= learner.n_samples
+        within([learner.threshold], 0.0, 1.0)
+        return answers
+
+    CASES[decision.PredictionSetClassifier] = Case(
+        lambda draw: decision.PredictionSetClassifier(
+            Oracle(draw.pick([(False, True), "abc", "abcdefg"])),
+            draw.pick([0.5, 0.9, 0.99, 1e-9]),
+            score=draw.pick(["lac", "aps"]),
+            step=draw.pick([0.005, 0.3, 1, 1e-9]),
+        ),
+        [learn_set],
+        ask_sets,
+        given=lambda learner: {"classifier": learner.classifier},
+        cost=4.0,
+    )
+
     def selective(draw: Draw) -> Any:
         confidence = draw.pick([None, 0.5, 0.9])
         labels = draw.pick([(False, True), ("a", "b", "c")])

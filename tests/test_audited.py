@@ -1,6 +1,7 @@
 """Calibration where some labels are asked for with known probabilities."""
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from streamcal import (
     TopLabelCalibrator,
     VoteClassifier,
 )
-from streamcal.calibration import AuditedCalibrator
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.calibration.tickets import Ticket
 from streamcal.durable import Event, LabelJoin, Store, run
 from streamcal.monitoring import AuditSampler, CalibrationDrift
@@ -504,6 +505,21 @@ def test_a_sampler_must_fit_the_run(tmp_path: Path) -> None:
             run(events, PlattCalibrator(), ignore, store, join=LabelJoin(5), sampler=other)
 
 
+@pytest.mark.parametrize("kind", [AuditedCalibrator, PriorShiftCalibrator])
+def test_a_ticket_of_other_maps_is_refused(kind: Any) -> None:
+    maps = (PlattCalibrator(), HedgedCalibrator(), SegmentCalibrator(["k"], base=PlattCalibrator()))
+    for own, other in itertools.permutations(maps, 2):
+        calibrator, another = kind(own), kind(other)
+        x = {"x": {"k": "a"}} if another.fields else {}
+        ticket = another.serve_one(0.3, **x).ticket
+        given = {"x": {"k": "a"}} if calibrator.fields else {}
+        given |= {"propensity": 1.0} if calibrator.needs_propensity else {}
+        before = calibrator.to_bytes()
+        with pytest.raises((TypeError, ValueError), match="`ticket` must"):
+            calibrator.learn_one(0.3, 1, ticket=ticket, **given)
+        assert calibrator.to_bytes() == before
+
+
 # The command line ---------------------------------------------------------------------------------
 
 
@@ -544,6 +560,44 @@ def test_a_table_has_a_column_of_propensities(tmp_path: Path, delay: int) -> Non
             waiting.append((i + delay, p, y, propensity, key, ticket))
     written = pd.read_csv(tmp_path / "out.csv")["calibrated"]
     assert written.tolist() == pytest.approx(values, abs=1e-12)
+
+
+@pytest.mark.parametrize("options", [[], ["--segment", "k"], ["--delay", "3"]])
+def test_rows_without_a_label_need_no_propensity(tmp_path: Path, options: list[str]) -> None:
+    table(tmp_path / "t.csv", 90)
+    given = ["--score", "p", "--label", "y", "--propensity", "pi", *options]
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "all.csv")
+    frame = pd.read_csv(tmp_path / "t.csv")
+    frame.loc[frame["y"].isna(), "pi"] = [0.0, math.nan] * int(frame["y"].isna().sum() / 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "labelled.csv")
+    one, other = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("all", "labelled"))
+    assert one["calibrated"].tolist() == other["calibrated"].tolist()
+
+
+def test_swapped_arguments_of_a_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match="`scores` must come before `y`"):
+        AuditedCalibrator().learn_many([0, 1], [0.25, 0.75], propensity=[1.0, 1.0])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_table_with_propensities_and_segments_may_grow(tmp_path: Path, changed: bool) -> None:
+    table(tmp_path / "t.csv", 90)
+    whole = (tmp_path / "t.csv").read_text()
+    given = ["--score", "p", "--label", "y", "--propensity", "pi", "--segment", "k"]
+    command("calibrate", tmp_path / "t.csv", *given, "--out", tmp_path / "whole.csv")
+    stored = [*given, "--store", tmp_path / "run.db", "--out", tmp_path / "parts.csv"]
+    for n_lines in (30, 60, 91):
+        text = "".join(whole.splitlines(keepends=True)[:n_lines])
+        if changed and n_lines == 91:
+            text = text.replace(",a\n", ",b\n", 1)  # of a row that was learned
+        (tmp_path / "t.csv").write_text(text)
+        result = command("calibrate", tmp_path / "t.csv", *stored, status=None)
+        assert result.exit_code == (1 if changed and n_lines == 91 else 0), result.output
+    if changed:
+        assert "a table may grow between runs, not change" in " ".join(result.output.split())
+    else:
+        assert (tmp_path / "parts.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
 def test_losses_of_a_table_with_propensities_are_those_of_all_rows(tmp_path: Path) -> None:

@@ -229,3 +229,31 @@ def test_what_is_refused_changes_nothing(row: Any, message: str) -> None:
 def test_bad_parameters_are_named(parameters: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         AuditedMetric(**parameters)
+
+
+@pytest.mark.parametrize("kind", [AuditedMean, AuditedMetric])
+@pytest.mark.parametrize(("at", "value"), [(9, 1e-320), (0, 1e300), (1, 1e308), (11, 1e300)])
+def test_sums_that_no_decisions_have_are_refused(
+    kind: Any, at: int, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = kind()
+    for i in range(300):
+        found.update(0.01 * (i % 100), float(i % 2) if i % 3 == 0 else None, 0.3)
+    fields, arrays = found._freeze()
+    arrays["sums"][..., at] = value
+    monkeypatch.setattr(kind, "_freeze", lambda _: (fields, arrays))
+    with pytest.raises(ValueError, match="`data` must be what `to_bytes` wrote"):
+        kind.from_bytes(found.to_bytes())
+
+
+@pytest.mark.parametrize("floor", [2.0 / 3.0, 1.0 / 60.0, 1.0 / 3.0])
+def test_the_floor_is_not_rounded(floor: float) -> None:
+    for kind in (AuditedMean, AuditedMetric):
+        found = kind(floor=floor)
+        found.update(0.5, 1, floor)
+        with pytest.raises(ValueError, match="`propensity` must"):
+            found.update(0.5, 1, math.nextafter(floor, 0.0))
+    mean = AuditedMean(high=floor)
+    mean.update(floor, floor, 0.5)
+    with pytest.raises(ValueError, match="`predicted` must lie in"):
+        mean.update(floor * (1.0 + 1e-7), None, 0.5)

@@ -11,6 +11,7 @@ import pytest
 from river import linear_model, naive_bayes, preprocessing
 
 import streamcal
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 
 HOSTILE = "<script>alert('1')</script>&\"\ud800"
 
@@ -172,3 +173,15 @@ def test_a_card_loads_no_matplotlib() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("kind", [AuditedCalibrator, PriorShiftCalibrator])
+def test_a_mixture_of_maps_of_segments_has_no_drawing(kind: Any) -> None:
+    calibrator = kind(streamcal.SegmentCalibrator(["shop"]))
+    shown = text(parse(calibrator))
+    assert kind.__name__ in shown
+    assert "samples 0" in shown
+    assert "terms 0" in shown
+    for name in calibrator.weights:
+        assert f"{name} 0.500" in shown
+    assert "Snapshot" in text(parse(calibrator.snapshot()))

@@ -26,7 +26,7 @@ from streamcal import (
     VoteClassifier,
 )
 from streamcal._state.clone import Cloned
-from streamcal.decision import SelectiveClassifier
+from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
 from streamcal.metrics import CORP, MacroMAE
 from streamcal.ordinal import CuSumRank, StreamingThresholds
 
@@ -66,6 +66,7 @@ WRAPPERS: list[Any] = [
     VoteClassifier(tree.HoeffdingTreeClassifier(grace_period=20)),
     # one in another, and in a pipeline
     DecisionClassifier(CalibratedClassifier(scaled(LOGISTIC())), "f1"),
+    PredictionSetClassifier(CalibratedClassifier(naive_bayes.GaussianNB()), score="aps"),
     CalibratedClassifier(CalibratedClassifier(naive_bayes.GaussianNB()), PlattCalibrator()),
     scaled(CalibratedClassifier(naive_bayes.GaussianNB())),
     CuSumRank(labels=(False, True)),

@@ -34,6 +34,7 @@ from streamcal.durable.labels import Event, LabelJoin
 from streamcal.durable.pace import Pace
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import TIMELINE, Timeline
+from streamcal.monitoring import AuditSampler
 
 NAN = math.nan
 RNG = np.random.default_rng(3)
@@ -563,6 +564,14 @@ def test_batches_of_columns_and_a_sink_that_commits_at_the_end(tmp_path: Path) -
         n = run(Columns(), PlattCalibrator(), sink, store)
         assert (store.offset, sink.calls) == (n, ["end", "commit"])
         assert sink.values[:20] == [expected[at] for at in range(20)]
+
+
+def test_columns_are_not_joined() -> None:
+    with pytest.raises(ValueError, match="`join` must be None where `source` has `read_batch`"):
+        run(Columns(), PlattCalibrator(), Whole([]), None, join=LabelJoin())
+    sampler = AuditSampler(secret="s")
+    with pytest.raises(ValueError, match="`join` must be given with a `sampler`"):
+        run(Columns(), PlattCalibrator(), Whole([]), None, sampler=sampler)
 
 
 class Placed(Columns):

@@ -40,6 +40,7 @@ def test_every_example_has_a_test_and_is_short() -> None:
         "delayed_labels",
         "durable_service",
         "durable_stream",
+        "language_model_judge",
         "ordinal_labels",
         "quantiles",
         "quickstart",
@@ -47,8 +48,9 @@ def test_every_example_has_a_test_and_is_short() -> None:
         "swapped_map",
     ]
     for path in EXAMPLES:
-        # A service that answers after the commit has a thread that learns, beside its requests.
-        limit = 75 if path.stem == "durable_service" else 60
+        # A service that answers after the commit has a thread that learns, beside its requests. The
+        # judges have a log that is made, and two other rules to compare with.
+        limit = {"durable_service": 75, "language_model_judge": 115}.get(path.stem, 60)
         assert len(path.read_text(encoding="utf-8").splitlines()) < limit
 
 
@@ -107,6 +109,19 @@ def test_decide_on_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.5 < expected < 0.7
     assert min(joint, apart) > half + 15
     assert gap < 1.0
+
+
+def test_language_model_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    path = next(path for path in EXAMPLES if path.stem == "language_model_judge")
+    runpy.run_path(str(path), run_name="__main__")
+    out = capsys.readouterr().out
+    assert out in (path.parents[1] / "docs" / "judges.md").read_text(encoding="utf-8")
+    confidence, bins, selective = (
+        [*map(float, NUMBER.findall(row)[-4:])] for row in out.splitlines()[-3:]
+    )
+    assert confidence[1] < 95.0 < selective[1]
+    assert selective[0] > 0.9 * bins[0]
+    assert selective[2] < 10.0 < bins[2]
 
 
 def new_service() -> dict[str, Any]:

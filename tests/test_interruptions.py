@@ -31,7 +31,7 @@ from streamcal import (
 )
 from streamcal._state import Stateful
 from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator, hedged
-from streamcal.decision import SelectiveClassifier
+from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
 from streamcal.durable import Event, KeyedCalibrator, LabelJoin, Store
 from tests import programs
 from tests.fixed_model import FixedModel
@@ -402,6 +402,7 @@ def test_a_model_that_raises_leaves_counts_and_calibrators_as_they_were() -> Non
     models: list[Any] = [
         CalibratedClassifier(inner),
         DecisionClassifier(inner, "f1"),
+        PredictionSetClassifier(inner),
         SelectiveClassifier(inner, confidence=0.9),
     ]
     for model in models:

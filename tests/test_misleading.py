@@ -23,6 +23,7 @@ from streamcal import (
     isotonic_fit,
     losses,
 )
+from streamcal.decision import PredictionSetClassifier
 from streamcal.metrics import smooth_ece
 
 SIGNALING = Decimal("sNaN")  # comparing it raises
@@ -66,7 +67,9 @@ class Listed(naive_bayes.GaussianNB):
         return [0.25, 0.75]
 
 
-@pytest.mark.parametrize("wrapper", [CalibratedClassifier, DecisionClassifier])
+@pytest.mark.parametrize(
+    "wrapper", [CalibratedClassifier, DecisionClassifier, PredictionSetClassifier]
+)
 def test_a_model_that_returns_a_list_is_told_so(wrapper: Any) -> None:
     message = r"`predict_proba_one` of the model must return a dict from labels, got \[0.25, 0.75\]"
     model = wrapper(Listed())

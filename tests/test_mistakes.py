@@ -297,6 +297,7 @@ DECISIONS = of(
     ("EUMThreshold('F1')", "did you mean 'f1'?"),
     ("DecisionClassifier(model, 'F1')", "did you mean 'f1'?"),
     ("DecisionClassifier(regressor, 'f1')", "`classifier`", "CalibratedRegressor"),
+    ("decision.PredictionSetClassifier(model, 90)", "`coverage` must lie in (0, 1)", PERCENT),
 )
 
 ORDINAL = [

@@ -27,8 +27,8 @@ from river import base, datasets, evaluate, linear_model, metrics, naive_bayes, 
 from streamcal import CalibratedClassifier, HedgedCalibrator, Served
 from streamcal._whole import do_all
 from streamcal.calibration.tickets import Ticket
-from streamcal.wrappers import _features, _memory
-from streamcal.wrappers._memory import PredictionMemory, Remembered
+from streamcal.wrappers import _features, memory
+from streamcal.wrappers.memory import PredictionMemory, Remembered
 from tests.contract import state
 
 
@@ -614,7 +614,7 @@ def test_labels_that_are_equal_but_of_other_types_are_told_apart() -> None:
     for i, labels in enumerate([(0, 1, 2), (False, True, 2), (0, 1, 2)]):
         found = taken(memory, {"x": i}, no_ticket)
         raw = dict.fromkeys(labels, 0.25)
-        assert repr(tuple(found)) == repr((raw, raw, 3, None))
+        assert repr(found) == repr(Remembered(raw, raw, 3))
 
 
 def test_predictions_of_many_labels_take_little_memory() -> None:
@@ -637,7 +637,7 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
 class Interrupts:
     """Raises in the line of the memory that is reached after so many others."""
 
-    FILES = tuple(each.__file__ for each in (_memory, _features))
+    FILES = tuple(each.__file__ for each in (memory, _features))
 
     def __init__(self, after: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.left, self.error, self.raised = after, error, False

@@ -18,9 +18,10 @@ from streamcal import (
     KeyedCalibrator,
     PlattCalibrator,
     SegmentCalibrator,
+    TopLabelCalibrator,
     isotonic_fit,
 )
-from streamcal.calibration import PriorShiftCalibrator
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.calibration.prior_shift import SharesOfOnes
 from streamcal.calibration.tickets import OtherTicketError, Ticket
 from streamcal.durable import Event, LabelJoin, Store, run
@@ -319,6 +320,21 @@ def test_a_bad_calibrator_is_refused(bad: Any, message: str) -> None:
         PriorShiftCalibrator(bad)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda own: HedgedCalibrator([own]), r"PriorShiftCalibrator\(HedgedCalibrator\("),
+        (lambda own: SegmentCalibrator(["a"], base=own), r"PriorShiftCalibrator\(SegmentCalib"),
+        (AuditedCalibrator, "`calibrator` must need no scores without labels"),
+        (PriorShiftCalibrator, "`calibrator` must need no scores without labels"),
+        (TopLabelCalibrator, "`calibrator` must need no scores without labels"),
+    ],
+)
+def test_what_would_tell_it_no_scores_refuses_it(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(PriorShiftCalibrator(PlattCalibrator()))
+
+
 def test_no_propensity() -> None:
     keyed = KeyedCalibrator(PriorShiftCalibrator())
     with pytest.raises(TypeError, match="a PriorShiftCalibrator takes none"):
@@ -482,3 +498,18 @@ def test_a_score_that_a_key_serves_is_saved(tmp_path: Path) -> None:
     with Store(tmp_path / "keys.db") as store:
         keyed = KeyedCalibrator(PriorShiftCalibrator(PlattCalibrator()), store=store)
         assert keyed.predict_one("a", 0.3) == expected
+
+
+def test_keys_of_a_trained_prototype_share_nothing() -> None:
+    trained = PriorShiftCalibrator(PlattCalibrator())
+    for score, y in stream(13, 200):
+        trained.learn_one(score, y)
+    keyed = KeyedCalibrator(lambda: copy.deepcopy(trained))
+    for _ in range(30):
+        keyed.serve_one("a", 0.95)
+        keyed.serve_one("b", 0.05)
+    assert keyed.predict_one("new", 0.5) == trained.predict_one(0.5)
+    alone = copy.deepcopy(trained)
+    for _ in range(30):
+        alone.serve_one(0.05)
+    assert keyed.predict_one("b", 0.5) == alone.predict_one(0.5)

@@ -1136,7 +1136,11 @@ OF_TABLE = ["scores.csv", "--score", "p", "--label", "y", "--prob", "p"]
         (["scores.csv", "--score", "p", "--label", "y", "--prob", "y"], 0, ""),
         (["scores.csv", "--score", "p", "--label", "key", "--prob", "p"], 1, "must be 0 or 1"),
         (["scores.csv", "--score", "y", "--label", "y", "--prob", "big"], 1, "a probability"),
-        (["empty.csv", "--score", "p", "--label", "y", "--prob", "p"], 1, "nothing to report"),
+        (
+            ["empty.csv", "--score", "p", "--label", "y", "--prob", "p"],
+            1,
+            "`streamcal check --expected`",
+        ),
         (["bad.db"], 1, "bad.db is no store of states"),
         ([*OF_TABLE, "--out", "./scores.csv"], 2, "is a file of the report"),
         ([*OF_TABLE, "--segment", "land"], 1, "has no column `land`"),

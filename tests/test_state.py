@@ -40,7 +40,13 @@ from streamcal import (
     losses,
 )
 from streamcal._state import Stateful, restore
-from streamcal.decision import FBeta, FractionalLinear, Metric, SelectiveClassifier
+from streamcal.decision import (
+    FBeta,
+    FractionalLinear,
+    Metric,
+    PredictionSetClassifier,
+    SelectiveClassifier,
+)
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
 from tests import hostile_states
 
@@ -199,6 +205,11 @@ MODELS: dict[str, tuple[Callable[[], Any], str, Teach]] = {
     ),
     "decision": (
         lambda: DecisionClassifier(linear_model.LogisticRegression(), "f2", half_life=30.0),
+        "classifier",
+        teach_truths,
+    ),
+    "sets": (
+        lambda: PredictionSetClassifier(linear_model.LogisticRegression(), 0.8, score="aps"),
         "classifier",
         teach_truths,
     ),

@@ -32,6 +32,7 @@ from streamcal import (
     VennAbersCalibrator,
     losses,
 )
+from streamcal.calibration import AuditedCalibrator, PriorShiftCalibrator
 from streamcal.decision import Metric
 from streamcal.durable import Store
 from streamcal.ordinal import CuSumRank, KernelCuSumRank, PACuSumRank, PRank
@@ -148,6 +149,23 @@ def test_all_else_counts_each_sample_once(calibrator: Any) -> None:
         HistogramCalibrator: lambda: calibrator._kernel.state()[0][:, 1].sum(),
     }[type(calibrator)]()
     assert learned == N_THREADS * N_CALLS
+
+
+@pytest.mark.parametrize("kind", [AuditedCalibrator, PriorShiftCalibrator])
+def test_mixtures_of_two_maps_learn_with_their_tickets(kind: Any) -> None:
+    calibrator = kind(HedgedCalibrator([PlattCalibrator(), BetaCalibrator()]))
+    given = {"propensity": 0.5} if calibrator.needs_propensity else {}
+
+    def learn(number: int) -> None:
+        for score, label in list(zip(*map(np.ndarray.tolist, batch(number)), strict=True))[:40]:
+            p, ticket = calibrator.serve_one(score)
+            assert 0.0 <= p <= 1.0
+            calibrator.learn_one(score, label, ticket=ticket, **given)
+            for twin in (copy.deepcopy(calibrator), kind.from_bytes(calibrator.to_bytes())):
+                assert {clone.n_samples for clone in twin._clones} == {twin.n_samples}
+
+    together(learn)
+    assert calibrator.n_samples == N_THREADS * 40
 
 
 def test_a_temperature_counts_each_sample_once() -> None:

@@ -131,6 +131,10 @@ def decide() -> bool:
     )
     for x, y in rows():
         model.learn_one(x, y)
+    sets = decision.PredictionSetClassifier(model, coverage=0.95, score="aps")
+    for x, y in rows():
+        answer = sets.predict_set_one(x)
+        sets.learn_one(x, y, decided=answer)
     threshold = decision.EUMThreshold("jaccard")
     threshold.learn_one(0.4, True)
     return bool(chosen.labels[0])

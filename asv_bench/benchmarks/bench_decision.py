@@ -180,6 +180,39 @@ class Budget:
             self.budget.ask_one(i, worth, t=60.0 * i)
 
 
+class Selective:
+    """Answer 1,000 samples under a promise and learn their labels, after 2,000 others."""
+
+    number = 1
+    warmup_time = 0.0
+    params = (["model", "any stream", "both promises"],)
+    param_names = ("what",)
+
+    def setup(self, what: str) -> None:
+        from river import linear_model
+
+        from streamcal.decision import SelectiveClassifier
+
+        rng = np.random.default_rng(1)
+        p = rng.beta(0.6, 0.4, 3_000)
+        labels = rng.random(len(p)) < p
+        samples = [
+            ({"a": x, "b": 1.0 - x}, y) for x, y in zip(p.tolist(), labels.tolist(), strict=True)
+        ]
+        self.model: Any = linear_model.LogisticRegression()
+        if what != "model":
+            confidence = None if what == "any stream" else 0.95
+            self.model = SelectiveClassifier(self.model, confidence=confidence)
+        for x, y in samples[:2_000]:
+            self.model.learn_one(x, y)
+        self.new = samples[2_000:]
+
+    def time_answer_and_learn_1_000(self, what: str) -> None:
+        for x, y in self.new:
+            self.model.predict_one(x)
+            self.model.learn_one(x, y)
+
+
 class Stream:
     """Cumulative F1 of 200 samples with 5 % positives, mean over 300 streams; more is better."""
 
@@ -213,3 +246,33 @@ class Stream:
             cells = [chosen & hit, chosen & ~hit, ~chosen & hit, ~chosen & ~hit]
             counts += np.sum(cells, axis=1)
         return float(2 * counts[0] / max(2 * counts[0] + counts[1] + counts[2], 1))
+
+
+class Sets:
+    """1,000 segments of images, of seven labels, predicted and learned: probabilities, or sets."""
+
+    params = ("calibrated", "lac", "aps")
+    param_names = ("model",)
+    number = 1
+    warmup_time = 0.0
+
+    def setup(self, model: str) -> None:
+        from river import datasets, naive_bayes
+
+        from streamcal import CalibratedClassifier
+        from streamcal.decision import PredictionSetClassifier
+
+        self.samples = list(datasets.ImageSegments().take(size(1_000)))
+        calibrated: Any = CalibratedClassifier(naive_bayes.GaussianNB())
+        for x, y in self.samples:
+            calibrated.learn_one(x, y)
+        self.learn: Any = calibrated.learn_one
+        self.predict: Any = calibrated.predict_proba_one
+        if model != "calibrated":
+            sets = PredictionSetClassifier(calibrated, score=model)
+            self.learn, self.predict = sets.learn_one, sets.predict_set_one
+
+    def time_predict_and_learn(self, model: str) -> None:
+        for x, y in self.samples:
+            self.predict(x)
+            self.learn(x, y)

@@ -34,6 +34,7 @@ from streamcal._validation import (
     as_weight,
     as_weights,
     as_within,
+    check_order,
     check_same_length,
 )
 from streamcal._whole import Step, do_all
@@ -266,6 +267,7 @@ class AuditedCalibrator(TwoMaps):
         vector = as_vector(scores, "scores")
         labels, weights = as_vector(y, "y", finite=False), as_weights(w, len(vector))
         check_same_length(labels, len(vector), "y")
+        check_order(scores, vector, labels)
         checked = self._check_known(vector, labels, weights)
         of_labels = self._read_propensities(propensity, labels)
         read = self._read_contexts(Contexts(x, t=t, propensity=of_labels), len(vector))

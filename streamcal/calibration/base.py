@@ -84,6 +84,7 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
     """
 
     _learns_shares: bool = False  # whether labels are 0, 1 or between them
+    _counts_scores: bool = False  # whether it learns from scores without labels
     fields: tuple[str, ...] = ()
     makes_tickets: bool = False
     needs_propensity: bool = False
@@ -689,6 +690,7 @@ def check_calibrator(
     fields: bool = False,
     binary: bool = True,
     propensity: bool = False,
+    scores: bool = False,
 ) -> None:
     """Raise unless a value is a `Calibrator`.
 
@@ -703,6 +705,8 @@ def check_calibrator(
         Whether it must accept the labels 0 and 1.
     propensity : bool
         Whether it may need the propensity of a label.
+    scores : bool
+        Whether it may learn from scores without labels, which `serve_one` tells it.
     """
     if not isinstance(calibrator, Calibrator):
         raise TypeError(f"`{name}` must be a Calibrator or None, got {show_calibrator(calibrator)}")
@@ -710,6 +714,8 @@ def check_calibrator(
         raise TypeError(f"`{name}` must be a map of scores alone, got {shown(calibrator)}")
     if calibrator.needs_propensity and not propensity:
         raise TypeError(f"`{name}` must need no propensity, got {shown(calibrator)}")
+    if calibrator._counts_scores and not scores:
+        raise TypeError(f"`{name}` must need no scores without labels, got {shown(calibrator)}")
     if binary:
         check_binary(calibrator, name)
 

@@ -62,6 +62,12 @@ def as_list(calibrators: Any) -> list[Calibrator]:
                 f" {show_calibrator(calibrator, f' at position {at}')};"
                 " write AuditedCalibrator(HedgedCalibrator(calibrators))"
             )
+        if calibrator._counts_scores:
+            raise TypeError(
+                "`calibrators` must need no scores without labels, got"
+                f" {show_calibrator(calibrator, f' at position {at}')};"
+                " write PriorShiftCalibrator(HedgedCalibrator(calibrators))"
+            )
         check_binary(calibrator, "calibrators", f"at position {at} ")
     return checked
 

@@ -263,6 +263,7 @@ class PriorShiftCalibrator(TwoMaps):
     0.1
     """
 
+    _counts_scores = True
     _map_names = ("scores", "corrected scores")
     _clone_names = ("plain", "corrected")
     _plain: Calibrator

@@ -197,11 +197,16 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             within = partial(as_within, name="half_life", interval=f"[0.1, {_LONGEST_HALF_LIFE:g}]")
             length = or_time(within, half_life, "half_life")
         prototype = HedgedCalibrator() if base is None else base
-        check_calibrator(prototype, "base", propensity=True)
+        check_calibrator(prototype, "base", propensity=True, scores=True)
         if prototype.needs_propensity:
             raise TypeError(
                 "`base` must need no propensity: write"
                 f" AuditedCalibrator(SegmentCalibrator({list(names)})), got {shown(prototype)}"
+            )
+        if prototype._counts_scores:
+            raise TypeError(
+                "`base` must need no scores without labels: write"
+                f" PriorShiftCalibrator(SegmentCalibrator({list(names)})), got {shown(prototype)}"
             )
         self.fields = names  # not the caller's list, which may change
         self.crosses = crosses if isinstance(crosses, str) else tuple(map(tuple, crosses))

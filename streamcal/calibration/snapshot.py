@@ -63,7 +63,7 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return card(self, {}, {None: self._shape()})
+        return card(self, {}, {} if self.fields else {None: self._shape()})
 
     def _shape(self) -> Shape:
         if self.fields:

@@ -17,6 +17,7 @@ from streamcal.calibration.mixture import Mixture
 from streamcal.calibration.probability import ProbabilityCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket, check_ticket_type
 from streamcal.kernels.expert import Expert
+from streamcal.notebook.card import card
 from streamcal.notebook.shape import Samples, Shape
 
 CLIP = 1e-6
@@ -112,7 +113,8 @@ class TwoMaps(Locked, ProbabilityCalibrator):
             moved, *own, mixed = ticket
             of_clones = tuple(each and Ticket(each) for each in own)
             known = Known(as_probability(moved), of_clones, Ticket(mixed))
-            if len(of_clones) != len(clones):
+            made = [each is not None for each in of_clones]
+            if made != [clone.makes_tickets for clone in clones]:
                 raise TypeError
         except (TypeError, ValueError):
             raise TypeError(
@@ -132,6 +134,14 @@ class TwoMaps(Locked, ProbabilityCalibrator):
         self._clones[0]._check_fields(x)
 
     # Shown and saved ------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        if not self.fields:
+            return super()._repr_html_()
+        with self._mutex:  # there is no map of scores alone
+            facts = {"samples": self.n_samples, **self._facts()}
+            return card(self, facts, weights=self.weights, inside=[self._clones[0]._repr_html_()])
 
     def _weights_shown(self) -> dict[str, float]:
         return self.weights

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_PROB = "calibrated"
 _MOST_FIELDS = 64
+_NOTHING = "has no labelled rows: there is nothing to report"
+_NO_LABELS = f"{_NOTHING}; what to expect without labels says `streamcal check --expected`"
 _OF_MEANS = ("poisson", "gamma", "tweedie")
 """Losses of a run that say that labels are counts or amounts; squared may be that of 0 and 1."""
 
@@ -582,7 +584,7 @@ def _read_scored(
                 if left <= 0:
                     break
     if not sum(map(len, parts)):
-        raise TableError("has no labelled rows: there is nothing to report")
+        raise TableError(_NO_LABELS if columns.loss is None else _NOTHING)
     if limit is None and not quiet:
         print_skipped(reader)
     numbers = np.concatenate(parts).T
@@ -634,7 +636,7 @@ def _read_answers(
             show()
     numbers = np.concatenate(parts)
     if not len(numbers):
-        raise TableError("has no labelled rows: there is nothing to report")
+        raise TableError(_NO_LABELS)
     if not quiet:
         print_skipped(reader)
     if time is not None:

@@ -163,6 +163,22 @@ class _DecisionColumn(Column):
         return np.where(np.isin(values, (0.0, 1.0)), values, np.nan), []
 
 
+@dataclass(frozen=True)
+class _PropensityColumn(Column):
+    """Propensities; that of a row without a label does not matter, and is 1."""
+
+    label: str = ""
+
+    def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
+        """Return the propensities of all rows of a chunk, and which of them can be used."""
+        from streamcal.tables.numbers import as_numbers
+
+        values, checks = super().read(chunk)
+        _, unlabelled = as_numbers(chunk.columns[self.label], booleans=True)
+        checks = [check._replace(good=check.good | unlabelled) for check in checks]
+        return np.where(unlabelled, 1.0, values), checks
+
+
 def decision_column(*others: str | None) -> Column:
     """Return the column that `streamcal decide` adds, unless it is one of others that are read."""
     return _DecisionColumn(None if DECISION in others else DECISION, (), is_optional=True)
@@ -219,15 +235,15 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
-def propensity_column(name: str, floor: float) -> Column:
-    """Return a column of probabilities with which labels are asked for."""
+def propensity_column(name: str, floor: float, label: str) -> Column:
+    """Return a column of probabilities with which the labels of another are asked for."""
     otherwise = "; --floor says what the least propensity is"
     requirement = Requirement(
         f"from {floor:g} to 1",
         lambda propensity: (propensity >= floor) & (propensity <= 1.0),
         otherwise,
     )
-    return Column(name, (requirement,))
+    return _PropensityColumn(name, (requirement,), label=label)
 
 
 def binary_label_column(name: str, otherwise: str = "") -> Column:
@@ -579,6 +595,17 @@ def name_checksums(names: Sequence[str | None]) -> Vector:
     """Return a checksum of the name of each row."""
     checksums = [-1 if name is None else zlib.crc32(name.encode()) for name in names]
     return np.array(checksums, np.float64)  # else the type would depend on the names
+
+
+def value_checksums(values: Sequence[Any]) -> Vector:
+    """Return a checksum of each value of a field: text, a number or None."""
+    checksums = [
+        zlib.crc32(repr(value).encode("utf-8", "surrogatepass"))
+        if value is None or isinstance(value, str)
+        else hash(value)  # equal numbers have the same, in each process
+        for value in values
+    ]
+    return np.array(checksums, np.float64)
 
 
 def key_checksums(groups: "Groups", n_rows: int) -> Vector:

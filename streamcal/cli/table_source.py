@@ -23,6 +23,7 @@ from streamcal.cli.rows import (
     propensity_column,
     rate_column,
     score_column,
+    value_checksums,
     weight_column,
 )
 from streamcal.cli.summary import Totals
@@ -81,7 +82,7 @@ class Columns:
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
         if self.propensity is not None:
-            read.append(propensity_column(self.propensity, floor))
+            read.append(propensity_column(self.propensity, floor, self.label))
         if self.time is not None:
             read.append(TimeColumn(self.time, ()))
         return read
@@ -226,7 +227,7 @@ class TableSource:
         numbers = self._before + self.tables.n_before + rows.numbers
         new = numbers > offset
         samples, fields = self._samples_of(rows)
-        self._count(rows, samples, new)
+        self._count(rows, samples, fields, new)
         if not new.all():
             rows, numbers = rows.select(new), numbers[new]
             samples, fields = self._samples_of(rows)
@@ -280,14 +281,23 @@ class TableSource:
                 f" times {before} one"
             ) from None
 
-    def _count(self, rows: "Rows", samples: "Samples", new: NDArray[np.bool_]) -> None:
+    def _count(
+        self,
+        rows: "Rows",
+        samples: "Samples",
+        fields: dict[str, list[Any]] | None,
+        new: NDArray[np.bool_],
+    ) -> None:
         """Add rows to the checksums; raise unless those before the new ones were learned."""
         self.n_unlabelled += int(np.isnan(samples.y).sum())
         columns: list[Any] = [*rows.values]
         if self.columns.key is not None:
             columns.append(key_checksums(samples.groups, len(rows.numbers)))
-        if samples.read is not None and self.columns.segment is not None:
-            columns.append(samples.read)
+        if samples.read is not None and fields is not None:
+            if samples.read.dtype == object:  # its bytes are addresses
+                columns += map(value_checksums, fields.values())
+            else:
+                columns.append(samples.read)
         if self.columns.group is not None:
             columns.append(name_checksums(group_names(rows, self.columns.group) or []))
         self.checksums.add(*(column[~new] for column in columns))

@@ -24,6 +24,7 @@ from streamcal.decision.maximization import expected_utility as expected_utility
 from streamcal.decision.maximization import maximize as maximize
 from streamcal.decision.maximization import utility_curve as utility_curve
 from streamcal.decision.metric import Metric as Metric
+from streamcal.decision.prediction_sets import PredictionSetClassifier as PredictionSetClassifier
 from streamcal.decision.selective import Promise as Promise
 from streamcal.decision.selective import Selection as Selection
 from streamcal.decision.selective import SelectiveClassifier as SelectiveClassifier

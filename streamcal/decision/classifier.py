@@ -257,7 +257,7 @@ class DecisionClassifier(
         moment = self._moment_of(x, t)
         if t is not None:
             kwargs["t"] = t
-        raw = self._predict_again(x) if served is None else _probabilities_in(served)
+        raw = predict_again(self.classifier, x) if served is None else probabilities_in(served)
         if raw is not served and served is not None:
             kwargs["served"] = served
         if served is not None:
@@ -284,14 +284,6 @@ class DecisionClassifier(
             return self._read_time(None)
         return self._read_time(time_of(x, t, self.time, self._read_time))
 
-    def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
-        """Return the probabilities of a sample whose label has come.
-
-        They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
-        """
-        serve = getattr(self.classifier, "serve_one", None)
-        return self.classifier.predict_proba_one(x) if serve is None else serve(x).calibrated
-
     def learn_batch(
         self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget], *, t: Any = None
     ) -> None:
@@ -306,7 +298,7 @@ class DecisionClassifier(
         if t is not None:
             t = as_time_list(t.to_pylist() if hasattr(t, "to_pylist") else t, len(samples))
         newest = self._newest_of([x for x, _ in samples], t)
-        raws = [(self._predict_again(x), y) for x, y in samples]
+        raws = [(predict_again(self.classifier, x), y) for x, y in samples]
         known = [(self._p_positive(raw), y == self.pos_val) for raw, y in raws if raw]
         p = np.array([p for p, _ in known], dtype=np.float64)
         hits = np.array([hit for _, hit in known], dtype=np.bool_)
@@ -499,7 +491,7 @@ def _newest(times: Times | None) -> Moment:
     return Moment(float(times.seconds.max()), times.kind)
 
 
-def _probabilities_in(served: Any) -> Mapping[ClfTarget, float]:
+def probabilities_in(served: Any) -> Mapping[ClfTarget, float]:
     """Return the probabilities of a `Served` or of a mapping, or raise."""
     probabilities = getattr(served, "calibrated", served)
     if not isinstance(probabilities, Mapping):
@@ -507,3 +499,16 @@ def _probabilities_in(served: Any) -> Mapping[ClfTarget, float]:
             f"`served` must be a mapping from label to probability, or a Served, got {served!r}"
         )
     return probabilities
+
+
+def predict_again(classifier: Any, x: Features) -> Mapping[ClfTarget, float]:
+    """Return the probabilities of a sample whose label has come.
+
+    They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
+    """
+    serve = getattr(classifier, "serve_one", None)
+    answer: Mapping[ClfTarget, float] | None
+    answer = None if serve is None else getattr(serve(x), "calibrated", None)
+    if answer is None:  # there are others that serve, such as a `SelectiveClassifier`
+        answer = classifier.predict_proba_one(x)
+    return answer

@@ -126,18 +126,16 @@ class ErrorBudget:
     def learned(self, confidence: float, *, answered: bool, wrong: bool, waited: bool) -> Self:
         """Return the budget after a label; if the sample ``waited``, it has been served."""
         n_waiting, expected = self.n_waiting, self.expected_waiting
-        most_waiting = self.most_waiting
         if answered and waited:
             n_waiting = max(n_waiting - 1, 0)
-            expected = min(max(expected - (1.0 - confidence), 0.0), n_waiting)  # but for rounding
-        elif answered:
-            most_waiting = max(most_waiting, n_waiting)
+            # Rounding errors of a sum add up.
+            expected = min(max(expected - (1.0 - confidence), 0.0), float(n_waiting))
         return type(self)(
             self.share,
             self.n_answers + answered,
             self.n_errors + (answered and wrong),
             n_waiting,
-            most_waiting,
+            max(self.most_waiting, 0 if waited or not answered else n_waiting),
             expected,
             count(self.counts, confidence, not waited, wrong),
         )
@@ -239,7 +237,7 @@ class ThresholdTests:
     def learned(self, confidence: float, *, answered: bool, wrong: bool, propensity: float) -> Self:
         """Return the tests after a label, which was asked for with this propensity."""
         # A stake must not depend on the confidence, so all take the least propensity there can be.
-        # An answer while none is in use is that of a later state than this one.
+        # (An answer comes before any threshold is in use if another state had one.)
         least = self.floor if self._n_used or answered else 1.0
         gain = least / (1.0 - self.share) * (self.share - wrong) / propensity
         first = int(np.searchsorted(-thresholds_for(self.share), -confidence))
@@ -256,8 +254,8 @@ class ThresholdTests:
         """Return the tests that `freeze` described; raise ``ValueError`` if there are none."""
         log_wealth, most = wealth[:, :-1].copy(), wealth[:, -1].copy()
         _, mean = settle(log_wealth, 0, 0.0)
-        mean -= 1e-9 * (1.0 + abs(mean))  # another machine may round logarithms otherwise
-        require((most >= np.maximum(mean, 0.0)).all(), "wealth must have been what it is")
+        # Another machine may round logarithms otherwise.
+        require((most >= np.maximum(mean - 1e-9, 0.0)).all(), "wealth must have been what it is")
         return replace(
             self, n_unconfirmed=as_int(numbers[0], "a count"), log_wealth=log_wealth, most=most
         )

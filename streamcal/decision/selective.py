@@ -147,13 +147,14 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     *On any stream*, if the labels of all answers come: at most (1 − ``target``) n + 20 + W of n
     answers are wrong, where W is the number of answers that waited for their labels at once. It is
     0 if labels come at once. There is no promise about how many are answered: on a stream whose
-    first answers are all wrong, it soon asks for all.
+    first answers are all wrong, it soon asks for all [1]_.
 
     *With probability* ``confidence``, for independent samples from one source: the true share of
     errors of all samples from the threshold up is at most 1 − ``target``, for each threshold that
     is ever in use. It answers nothing before that is shown by labels, and less than without
     ``confidence``. The classifier must not change, or only so that at no threshold in use there are
     more errors than before: with one that learns, a threshold means something else every day.
+    Thresholds are tested one after the other [2]_, by bets on labels [3]_.
 
     Parameters
     ----------
@@ -203,9 +204,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ----------
     .. [1] Gangrade, Kag, Cutkosky & Saligrama, *Online selective classification with limited
        feedback*, NeurIPS 2021.
-    .. [2] Waudby-Smith & Ramdas, *Estimating means of bounded random variables by betting*, Journal
+    .. [2] Angelopoulos, Bates, Candès, Jordan & Lei, *Learn then test*, arXiv 2110.01052, 2021.
+    .. [3] Waudby-Smith & Ramdas, *Estimating means of bounded random variables by betting*, Journal
        of the Royal Statistical Society B 86(1), 2024.
-    .. [3] Angelopoulos, Bates, Candès, Jordan & Lei, *Learn then test*, arXiv 2110.01052, 2021.
 
     Examples
     --------

@@ -117,7 +117,7 @@ def run(
     batch_size : int
         The number of events that are read at a time. The predictions do not depend on it.
     join : LabelJoin, optional
-        For delayed labels; its state is replaced by that of the store.
+        For delayed labels; its state is replaced by that of the store. Not for a source of columns.
     sampler : AuditSampler, optional
         Chooses which labels to ask for, among the events that have a score, no label and no
         propensity. Its state is replaced by that of the store. It needs a ``join``. Its fields must
@@ -212,6 +212,10 @@ def run(
         store.check_count()
     keyed = _as_keyed(calibrator, store)
     _check_sampler(sampler, keyed, join)
+    if read is None and join is not None:
+        raise ValueError(
+            f"`join` must be None where `source` has `read_batch`: it joins events, got {join!r}"
+        )
     if store is not None:
         _restore_join(join, store)
         _restore_sampler(sampler, store)

@@ -136,11 +136,11 @@ class KeyedCalibrator(Locked):
     if the new calibrator of the key has learned fewer samples; later it is used as one of its own.
 
     *Keys that expire.* A label counts, and so does a group; a prediction does not, unless it closes
-    a burst. The end of each period reads all keys of a store, so periods should be longer than the
-    number of keys. With a store, the count of
-    samples is saved, and a key that expires leaves the store by the next save. So a `run` that is
-    continued after a crash lets the same keys expire at the same samples. One object with
-    ``expire_after`` may use a store. The value may change when a store is opened again.
+    a burst or counts its score. The end of each period reads all keys of a store, so periods should
+    be longer than the number of keys. With a store, the count of samples is saved, and a key that
+    expires leaves the store by the next save. So a `run` that is continued after a crash lets the
+    same keys expire at the same samples. One object with ``expire_after`` may use a store. The
+    value may change when a store is opened again.
 
     Examples
     --------
@@ -241,14 +241,16 @@ class KeyedCalibrator(Locked):
     def serve_one(self, key: Hashable, score: float, x: FieldValues | None = None) -> Prediction:
         """Return `predict_one`, and the ticket to pass back with the label, if one is needed.
 
-        If this closes a burst (see `HedgedCalibrator`), the state of the key has changed and must
-        be saved.
+        If this closes a burst (see `HedgedCalibrator`), or counts the score (see
+        `PriorShiftCalibrator`), the state of the key has changed and must be saved.
         """
         given = self._check_x(x)
         with self._mutex:
             calibrator = self._find_or_fresh(key)
             if not calibrator._has_open_burst():
                 return calibrator.serve_one(score, **given)
+            if calibrator is self._fresh:  # its state must not change: it is that of all new keys
+                calibrator = self._make()
             try:
                 served = calibrator.serve_one(score, **given)
                 self._cache.changed(key, calibrator)

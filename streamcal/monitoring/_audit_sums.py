@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._state.checks import require
+from streamcal._validation import MOST_COUNT
 
 _FEWEST = 10.0  # observed values, for a fit
+_ROUNDED = 1e-6  # by how much rounding may change a sum, in a state
 
 
 class AuditSums(NamedTuple):
@@ -34,12 +36,29 @@ class AuditSums(NamedTuple):
     qvv: float = 0.0
 
     @classmethod
-    def restored(cls, values: NDArray[np.float64]) -> "AuditSums":
-        """Return the sums of an array; raise ``ValueError`` if they can't be a state."""
+    def restored(cls, values: NDArray[np.float64], floor: float, most: float = 1.0) -> "AuditSums":
+        """Return the sums of an array; raise ``ValueError`` if they can't be a state.
+
+        Propensities are at least ``floor``, predictions and values from 0 to ``most``.
+        """
         sums = cls(*values.tolist())
         require(0.0 <= sums.n_observed <= sums.n, "not more can be observed than there are")
         require(sums.n == math.floor(sums.n), "decisions are counted")
+        require(sums.n <= MOST_COUNT, "decisions are counted")
         require(sums.n_observed == math.floor(sums.n_observed), "observed values are counted")
+        n, m, mm, n_observed, w, wm, wv, wmm, wmv, q, qm, qv, qmm, qmv, qvv = sums
+        at_most = (
+            *((m, most * n), (mm, most * m), (w, n_observed / floor), (q, w / floor)),
+            *((wm, most * w), (wv, most * w), (wmm, most * wm), (wmv, most * wm)),
+            *((qm, most * q), (qv, most * q), (qmm, most * qm), (qmv, most * qm)),
+            (qvv, most * qv),
+        )
+        in_range = all(0.0 <= part <= whole * (1.0 + _ROUNDED) for part, whole in at_most)
+        require(in_range, "predictions and values must be in their range")
+        weighted = n_observed <= w * (1.0 + _ROUNDED) and w <= q * (1.0 + _ROUNDED)
+        require(weighted, "propensities must be at most 1")
+        is_finite = not n or all(map(math.isfinite, sums.estimate()))
+        require(is_finite, "the estimate must be finite")
         return sums
 
     def after(self, m: float, v: float | None, propensity: float) -> "AuditSums":

@@ -176,7 +176,7 @@ class AuditedMean(Locked, Stateful):
         number, slack = as_number(value, name), 1e-9 * (self.high - self.low)
         if self.low - slack <= number <= self.high + slack:
             return self._within(number)
-        return as_within(value, name, f"[{self.low:g}, {self.high:g}]")
+        return as_within(value, name, f"[{self.low!r}, {self.high!r}]")
 
     def _within(self, value: float) -> float:
         return min(max(value, self.low), self.high)
@@ -202,7 +202,8 @@ class AuditedMean(Locked, Stateful):
             }
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
-        sums = AuditSums.restored(array_of(arrays, "sums", len(AuditSums._fields)))
+        values = array_of(arrays, "sums", len(AuditSums._fields))
+        sums = AuditSums.restored(values, self.floor, self._length)
         n_samples, weight, total = array_of(arrays, "mean", 3).tolist()
         require(n_samples == math.floor(n_samples), "the number of decisions must be an integer")
         require(sums.n == n_samples == weight, "both sums must be of the same decisions")

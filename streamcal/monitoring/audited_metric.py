@@ -265,7 +265,7 @@ class AuditedMetric(Locked, Stateful):
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
         rows = array_of(arrays, "sums", 2, len(AuditSums._fields))
-        zero, one = AuditSums.restored(rows[0]), AuditSums.restored(rows[1])
+        zero, one = (AuditSums.restored(row, self.floor) for row in rows)
         expected = array_of(arrays, "expected", 2)
         require(bool((expected >= 0.0).all()), "no label can be expected to be less than 0")
         require(bool((expected <= rows[:, 0] * (1.0 + 1e-9)).all()), "nor can it be greater than 1")

@@ -60,7 +60,7 @@ def check_classifier(classifier: Any) -> None:
 def check_calibrator_of_labels(calibrator: Any) -> None:
     """Raise unless a value calibrates labels: jointly, or each with the labels 0 and 1."""
     if not getattr(calibrator, "is_joint", False):
-        check_calibrator(calibrator, fields=True, propensity=True)
+        check_calibrator(calibrator, fields=True, propensity=True, scores=True)
 
 
 def as_probabilities_of_labels(served: Any) -> dict[ClfTarget, float]:

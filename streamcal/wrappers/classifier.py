@@ -37,7 +37,6 @@ from streamcal.notebook.card import MOST_CARDS, card, labelled, note
 from streamcal.wrappers._drift import DriftMonitor, Sample
 from streamcal.wrappers._features import features_of
 from streamcal.wrappers._labels import KnownLabels, check_labels, keep_missing, keep_missing_many
-from streamcal.wrappers._memory import Found, PredictionMemory, Remembered
 from streamcal.wrappers._sampling import (
     SamplingRate,
     answers_among_all,
@@ -62,6 +61,7 @@ from streamcal.wrappers.checks import (
     frame_of,
     series_of,
 )
+from streamcal.wrappers.memory import Found, PredictionMemory, Remembered
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features
 from streamcal.wrappers.served import Served
 from streamcal.wrappers.snapshot import ModelSnapshot

@@ -43,12 +43,15 @@ class Remembered(NamedTuple):
     ticket : Ticket or None
         What the calibrators served. None if they need none, or nothing was learned in between, so
         that the calibrators predict now what they predicted then.
+    set_size : int
+        How many labels, the most probable ones, were in the prediction set, if there was one.
     """
 
     raw: Mapping[ClfTarget, float]
     shown: Mapping[ClfTarget, float] | None
     n_alarms: int
     ticket: Ticket | None = None
+    set_size: int = 0
 
 
 _Aside = tuple[Any, Remembered]
