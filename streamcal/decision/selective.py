@@ -403,7 +403,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             return None, None
         label: ClfTarget | None = max(probabilities, key=probabilities.__getitem__)
         if self.metric == "precision":
-            label = next((label for label in probabilities if label == self.pos_val), None)
+            # Not a generator: what a signal handler raises while one is closed is lost.
+            found = [each for each in probabilities if each == self.pos_val]
+            label = found[0] if found else None
         if label is None:
             return None, None
         return label, min(max(float(probabilities[label]), 0.0), 1.0)
