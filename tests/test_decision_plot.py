@@ -181,7 +181,11 @@ def test_targets_on_the_command_line(table: Any, tmp_path: Path) -> None:
         (["{table}", "--prob", "p", "--plot", "curve.txt"], "must end in"),
         (
             ["{table}", "--prob", "p", "--metric", "coverage", "--abstain", "1"],
-            "--abstain must be a word other than 0 and 1, got '1'",
+            "--abstain must be a word that is no number, got '1'",
+        ),
+        (
+            ["{table}", "--prob", "p", "--metric", "coverage", "--abstain", "True"],
+            "--abstain must be a word that is no number, got 'True'",
         ),
         (["{table}", "--prob", "p", "--abstain", "x"], "--abstain needs --metric coverage, got"),
         (["{table}", "--prob=p", "--metric=coverage", "--plot=c.png"], "--plot shows the curve of"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from river import base, datasets, linear_model, naive_bayes, preprocessing, stats
 
 from streamcal import CalibratedClassifier
-from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
+from streamcal.decision import DecisionClassifier, PredictionSetClassifier, SelectiveClassifier
 from tests import oracles_sets as oracle
 from tests.contract import classifier_contract, river_checks, state
 
@@ -307,10 +307,13 @@ def test_what_a_calibrated_model_served_is_passed_on_to_it() -> None:
     assert state(inner) == state(alone)
 
 
-def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities() -> None:
-    model = PredictionSetClassifier(SelectiveClassifier(Fixed()))
-    model.learn_one({"a": 0.6, "b": 0.4}, "a")
-    assert (model.n_samples, model.n_misses) == (1, 0)
+@pytest.mark.parametrize("wrap", [PredictionSetClassifier, DecisionClassifier])
+def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities(wrap: Any) -> None:
+    model = wrap(SelectiveClassifier(Fixed(), target=0.5))
+    for _ in range(50):
+        model.learn_one({False: 0.1, True: 0.9}, True)
+    promise = model.classifier.promises[()]
+    assert (promise.n_answers, promise.most_errors) == (50, 45.0)  # none that waits
 
 
 def test_arguments_reach_the_classifier_that_takes_them() -> None:

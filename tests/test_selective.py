@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import base, evaluate, linear_model, metrics, naive_bayes, preprocessing
+from river import base, compose, evaluate, linear_model, metrics, naive_bayes, preprocessing
 
 from streamcal import CalibratedClassifier
-from streamcal.calibration import AuditedCalibrator
-from streamcal.decision import Promise, Selection, SelectiveClassifier
+from streamcal.calibration import AuditedCalibrator, IsotonicCalibrator
+from streamcal.decision import DecisionClassifier, Promise, Selection, SelectiveClassifier
 from streamcal.decision.promises import ErrorBudget, ThresholdTests, thresholds_for
 from streamcal.monitoring import AuditSampler
 from streamcal.wrappers.served import Served
@@ -41,6 +41,13 @@ class Given(base.Classifier):
 
     def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
         return {label: p for label, p in x.items() if label != "shop"}
+
+
+class OfFeature(Given):
+    """A classifier whose probability of True is a feature."""
+
+    def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
+        return binary(x["p"])
 
 
 def binary(p: float, **fields: Any) -> dict[Any, Any]:
@@ -282,6 +289,32 @@ def test_without_labels_of_answers_nothing_is_promised() -> None:
     assert model.serve_one(binary(0.99)).answer is True
 
 
+def test_an_older_state_learns_what_a_later_one_answered() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=0.02)
+    older = SelectiveClassifier.from_bytes(model.to_bytes(), classifier=Given())
+    while model.predict_one(binary(0.99)) is None:
+        model.learn_one(binary(0.99), True)
+    selection = model.serve_one(binary(0.99))
+    older.learn_one(binary(0.99), False, served=selection, propensity=0.02)
+    for _ in range(500):
+        older.learn_one(binary(0.99), True, propensity=1.0)
+    assert older.predict_one(binary(0.99)) is True
+    again = SelectiveClassifier.from_bytes(older.to_bytes(), classifier=Given())
+    assert again.promises == older.promises
+
+
+def test_a_state_of_another_machine_may_have_other_last_bits() -> None:
+    tests = ThresholdTests.begin(0.2, 0.1, 1.0)
+    for _ in range(30):
+        tests = tests.learned(0.9, answered=False, wrong=False, propensity=1.0)
+    numbers, wealth = tests.freeze()
+    wealth[:, -1] = np.nextafter(wealth[:, -1], 0.0)
+    assert tests.thaw(numbers, wealth).threshold == tests.threshold
+    wealth[:, -1] *= 0.9
+    with pytest.raises(ValueError, match="wealth"):
+        tests.thaw(numbers, wealth)
+
+
 def test_with_all_labels_both_promises_hold() -> None:
     model = SelectiveClassifier(Given(), target=0.8, confidence=0.9)
     for i in range(3_000):
@@ -400,6 +433,18 @@ def test_late_labels_count_what_was_answered() -> None:
     assert promise.n_errors == 2
 
 
+@pytest.mark.parametrize(
+    "wrap", [lambda model: compose.Select("p") | model, lambda model: DecisionClassifier(model)]
+)
+def test_calibrators_do_not_learn_from_their_own_answers(wrap: Any) -> None:
+    rng = np.random.default_rng(11)
+    model = SelectiveClassifier(wrap(CalibratedClassifier(OfFeature(), IsotonicCalibrator())))
+    for p in rng.uniform(size=3_000).tolist():
+        selection = model.serve_one({"p": p})
+        model.learn_one({"p": p}, bool(rng.uniform() < p**3), served=selection)
+    assert model.predict_proba_one({"p": 0.9})[True] == pytest.approx(0.73, abs=0.1)
+
+
 def test_weights_and_other_arguments_reach_the_classifier() -> None:
     model = SelectiveClassifier(Given())
     model.learn_one(binary(0.9), True, w=3.0)
@@ -460,6 +505,11 @@ def test_bad_parameters(arguments: dict[str, Any], message: str) -> None:
         SelectiveClassifier(Given(), **arguments)
 
 
+def test_another_one_inside_is_refused() -> None:
+    with pytest.raises(TypeError, match="must not be a SelectiveClassifier"):
+        SelectiveClassifier(preprocessing.StandardScaler() | SelectiveClassifier(Given()))
+
+
 def test_bad_samples_change_nothing() -> None:
     plain = SelectiveClassifier(Given())
     audited = SelectiveClassifier(Given(), target=0.6, confidence=0.6, floor=0.1)
@@ -473,8 +523,18 @@ def test_bad_samples_change_nothing() -> None:
             plain.learn_one(binary(0.9), y)
     with pytest.raises(TypeError, match="`served` must be"):
         plain.learn_one(binary(0.9), True, served={True: 0.9})
+    for model in (plain, audited):
+        for p in (float("nan"), 2.0):
+            with pytest.raises(ValueError, match="must lie in"):
+                model.predict_one(binary(p))
     with pytest.raises(ValueError, match="must lie in"):
         plain.learn_one(binary(float("nan")), True)
+    for p in (float("nan"), 2.0):
+        with pytest.raises(ValueError, match="must lie in"):
+            plain.learn_one(binary(0.9), True, served=Selection(True, Served(binary(p), binary(p))))
+    other = Selection(False, Served(binary(0.9), binary(0.9)))
+    with pytest.raises(ValueError, match="must have an answer that this model gives"):
+        plain.learn_one(binary(0.9), False, served=other)
     with pytest.raises(ValueError, match="`w` must"):
         plain.learn_one(binary(0.9), True, w=-1.0)
     with pytest.raises(ValueError, match="`propensity` must be None"):

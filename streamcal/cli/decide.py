@@ -99,6 +99,7 @@ def decide(
     decision is joint: of all labellings it has the greatest expected metric, of those that keep
     the targets. It labels the likeliest rows 1.
     """
+    from streamcal.tables.numbers import as_numbers
     from streamcal.tables.output import Output, is_standard
 
     with usage_errors():
@@ -117,8 +118,8 @@ def decide(
         targets = targets_in(at_least or (), at_most)
         if abstain is not None and metric != "coverage":
             raise ValueError(f"--abstain needs --metric coverage, got --metric {metric}")
-        if abstain in ("0", "1"):
-            raise ValueError(f"--abstain must be a word other than 0 and 1, got {abstain!r}")
+        if abstain is not None and not np.isnan(as_numbers([abstain], booleans=True)[0][0]):
+            raise ValueError(f"--abstain must be a word that is no number, got {abstain!r}")
         if plot is not None and (targets or metric in ("positives", "coverage")):
             raise ValueError("--plot shows the curve of a metric, and no targets")
         with options_in_messages():

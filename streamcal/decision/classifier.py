@@ -42,6 +42,7 @@ from streamcal.calibration.clock import (
 from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
 from streamcal.wrappers.checks import as_probabilities_of_labels, check_classifier, check_served
+from streamcal.wrappers.classifier import CalibratedClassifier
 from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
 from streamcal.wrappers.snapshot import ModelSnapshot
 from streamcal.wrappers.times import check_time_feature, time_of, times_of
@@ -506,9 +507,7 @@ def predict_again(classifier: Any, x: Features) -> Mapping[ClfTarget, float]:
 
     They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
     """
-    serve = getattr(classifier, "serve_one", None)
-    answer: Mapping[ClfTarget, float] | None
-    answer = None if serve is None else getattr(serve(x), "calibrated", None)
-    if answer is None:  # there are others that serve, such as a `SelectiveClassifier`
-        answer = classifier.predict_proba_one(x)
+    if isinstance(classifier, CalibratedClassifier):  # others may count what they serve
+        return classifier.serve_one(x).calibrated
+    answer: Mapping[ClfTarget, float] = classifier.predict_proba_one(x)
     return answer

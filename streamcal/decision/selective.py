@@ -153,9 +153,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     errors of all samples from the threshold up is at most 1 − ``target``, for each threshold that
     is ever in use. It answers nothing before that is shown by labels, and less than without
     ``confidence``. The classifier must not change, or only so that at no threshold in use there are
-    more errors than before: with one that learns, a threshold means something else every day. How
-    late a label comes must not depend on the sample or on its answer. Thresholds are tested one
-    after the other [2]_, by bets on labels [3]_.
+    more errors than before: with one that learns, a threshold means something else every day.
+    Thresholds are tested one after the other [2]_, by bets on labels [3]_.
 
     Parameters
     ----------
@@ -193,9 +192,12 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     The labels of samples that were asked for teach where the threshold should be. Without
     ``confidence`` they may be left out. With it all of them must come: who labels only the easy
     ones shows nothing. If these are too many, let it learn from samples that are chosen at random,
-    answered or not, and call `predict_one` for the others. If many answers, 1,000 + 20 / ``floor``,
-    were served by `serve_one` since the label of one came, all samples are asked for, until one
-    comes: without audits of answers nothing can be promised.
+    answered or not, and call `predict_one` for the others. How late labels are must not depend on
+    the sample, nor on whether it was answered: if audits come first and the rest a week later, the
+    second promise does not hold.
+
+    If many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since the label of one came,
+    all samples are asked for, until one comes: without audits of answers nothing can be promised.
 
     A classifier that knows fewer than two labels has no answer. Combinations of values after the
     first 10,000 are not answered. The formulas are in `streamcal.decision.promises`.
@@ -235,6 +237,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         pos_val: bool | int | str = True,
     ) -> None:
         check_classifier(classifier)
+        if isinstance(last_step(classifier), SelectiveClassifier):
+            raise TypeError("`classifier` must not be a SelectiveClassifier, which asks on its own")
         check_choice(metric, "metric", _METRICS)
         check_within(target, "target", "[1e-06, 1)")
         check_within(confidence, "confidence", "(0, 1) or None")
@@ -279,7 +283,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
         """Return the label of a sample, or None: ask."""
-        return self._answer(self._segment_of(x), self.predict_proba_one(x, **kwargs))
+        probabilities = self.predict_proba_one(x, **kwargs)
+        check_probabilities(probabilities, x)
+        return self._answer(self._segment_of(x), probabilities)
 
     def serve_one(self, x: Features) -> Selection:
         """Return the answer for a sample whose label comes late, with what its label needs.
@@ -324,7 +330,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         Parameters
         ----------
         x : dict
-            The features.
+            The features; those of ``segments`` as they were served.
         y : bool, int or str
             The label.
         served : Selection, optional
@@ -340,7 +346,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         Raises
         ------
         ValueError, TypeError
-            If an argument is not as described; nothing has changed then.
+            If an argument is not as described, or ``served`` has an answer that this model does not
+            give; nothing has changed then.
         """
         check_label(y)
         if self.metric == "precision":
@@ -353,13 +360,20 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             answered = self._answer(key, probabilities) is not None
         elif isinstance(served, Selection):
             probabilities, answered = served.served.calibrated, served.answer is not None
-            kwargs["served"] = served.served
+            check_probabilities(probabilities)
+            if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
+                kwargs["served"] = served.served
         else:
             raise TypeError(f"`served` must be what `serve_one` returned, got {served!r}")
         chance = self._as_propensity(propensity, answered=answered)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance
         label, confidence = self._likeliest(probabilities)
+        if served is not None and answered and served.answer != label:
+            raise ValueError(
+                f"`served` must have an answer that this model gives, {label!r}, got"
+                f" {served.answer!r}"
+            )
         learned = None
         if confidence is not None and self._has_room(key):
             learned = self._record_of(key)
@@ -391,7 +405,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             return None, None
         label: ClfTarget | None = max(probabilities, key=probabilities.__getitem__)
         if self.metric == "precision":
-            label = next((label for label in probabilities if label == self.pos_val), None)
+            # Not a generator: what a signal handler raises while one is closed is lost.
+            found = [each for each in probabilities if each == self.pos_val]
+            label = found[0] if found else None
         if label is None:
             return None, None
         return label, min(max(float(probabilities[label]), 0.0), 1.0)
