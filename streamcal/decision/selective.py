@@ -29,6 +29,7 @@ from streamcal._validation import (
     as_within,
     check_beside,
     check_choice,
+    check_kept,
     check_label,
     check_within,
 )
@@ -428,7 +429,10 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
     def _segment_of(self, x: Features) -> tuple[Any, ...]:
         """Return the values of ``segments``, or raise."""
-        return tuple([as_category(x.get(name), name) for name in self.segments or ()])
+        key = tuple([as_category(x.get(name), name) for name in self.segments or ()])
+        for name, value in zip(self.segments or (), key, strict=True):
+            check_kept(value, name)
+        return key
 
     def _has_room(self, key: tuple[Any, ...]) -> bool:
         return key in self._records or len(self._records) < _MOST_SEGMENTS
