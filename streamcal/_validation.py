@@ -475,6 +475,23 @@ def as_within(value: Any, name: str, interval: str) -> float:
     raise ValueError(f"`{name}` must lie in {interval}, got {shown(value)}")
 
 
+def as_share(value: Any, name: str, interval: str = "(0, 1)") -> float:
+    """Return a share in an interval, or raise; a percentage is told what to write.
+
+    Examples
+    --------
+    >>> as_share(95, "target")
+    Traceback (most recent call last):
+    ...
+    ValueError: `target` must lie in (0, 1), got 95; divide percentages by 100
+    """
+    try:
+        return as_within(value, name, interval)
+    except ValueError as error:
+        hint = "; divide percentages by 100" if 1.0 < value <= 100.0 else ""
+        raise ValueError(f"{error}{hint}") from None
+
+
 def check_within(value: Any, name: str, interval: str) -> None:
     """Raise unless ``value`` is a number in an interval or, if that ends so, None.
 

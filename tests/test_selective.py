@@ -493,7 +493,7 @@ def test_nothing_changes_if_the_classifier_fails() -> None:
     [
         ({"metric": "recall"}, "`metric` must be"),
         ({"target": 1.0}, "`target` must lie in"),
-        ({"target": 95}, "`target` must lie in"),
+        ({"target": 95}, "`target` must lie in .* divide percentages by 100"),
         ({"target": float("nan")}, "`target` must"),
         ({"confidence": 1.0}, "`confidence` must lie in"),
         ({"floor": 0.1}, "`confidence` must be given"),

@@ -187,7 +187,7 @@ def targets_in(at_least: Sequence[str], at_most: str | None) -> dict[str, float]
         targets[name] = number
     if at_most is not None:
         if not re.fullmatch(r"positives=\d+", at_most):
-            raise ValueError(f"--at-most must be a number as in positives=200, got {at_most!r}")
+            raise ValueError(f"--at-most must limit the ones, as in positives=200, got {at_most!r}")
         targets["positives"] = int(at_most.removeprefix("positives="))
     return targets
 

@@ -16,7 +16,7 @@ from river.base.typing import ClfTarget
 
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
-from streamcal._validation import as_within, check_choice, check_count, check_label, check_mapping
+from streamcal._validation import as_share, as_within, check_choice, check_count, check_label, check_mapping
 from streamcal._whole import do_all
 from streamcal.decision.classifier import predict_again, probabilities_in
 from streamcal.kernels.plain import are_probabilities
@@ -131,7 +131,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         remember: int = 10_000,
     ) -> None:
         check_classifier(classifier)
-        self._coverage = _as_coverage(coverage)
+        self._coverage = as_share(coverage, "coverage")
         check_choice(score, "score", _SCORES)
         self._step = as_within(step, "step", "(0, 1]")
         check_count(remember, "remember", 0)
@@ -345,15 +345,6 @@ def _ranked(raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
 
 def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> None:
     """Return the ticket of a prediction that waits: no calibrator needs one."""
-
-
-def _as_coverage(coverage: Any) -> float:
-    """Return the share of sets that are to hold their label, or raise."""
-    try:
-        return as_within(coverage, "coverage", "(0, 1)")
-    except ValueError as error:
-        hint = "; divide percentages by 100" if 1.0 < coverage < 100.0 else ""
-        raise ValueError(f"{error}{hint}") from None
 
 
 def _as_labels(decided: Any) -> list[Any]:

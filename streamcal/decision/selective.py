@@ -25,6 +25,7 @@ from streamcal._state import (
 )
 from streamcal._validation import (
     as_category,
+    as_share,
     as_weight,
     as_within,
     check_beside,
@@ -241,8 +242,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         if isinstance(last_step(classifier), SelectiveClassifier):
             raise TypeError("`classifier` must not be a SelectiveClassifier, which asks on its own")
         check_choice(metric, "metric", _METRICS)
-        check_within(target, "target", "[1e-06, 1)")
-        check_within(confidence, "confidence", "(0, 1) or None")
+        as_share(target, "target", "[1e-06, 1)")
+        if confidence is not None:
+            as_share(confidence, "confidence")
         check_within(floor, "floor", "(0, 1] or None")
         if floor is not None and confidence is None:
             raise ValueError(

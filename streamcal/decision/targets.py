@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamcal._advice import shown
-from streamcal._validation import as_within, check_count
+from streamcal._validation import as_share, as_within, check_count
 from streamcal.decision.goals import (
     SPECIFICITY,
     Accuracy,
@@ -62,14 +62,13 @@ def as_targets(subject_to: Targets | None) -> tuple[list[Target], int | None]:
             most = int(value)
             continue
         metric = _metric_of(key)
-        interval = "(-inf, inf)"
-        if isinstance(key, str):
-            interval = "[-1, 1]" if key in _SIGNED else "[0, 1]"
-        try:
-            targets.append(Target(key, metric, as_within(value, name, interval)))
-        except ValueError as error:
-            percent = interval == "[0, 1]" and 1.0 < value <= 100.0
-            raise ValueError(f"{error}{'; divide percentages by 100' * percent}") from None
+        if not isinstance(key, str):
+            number = as_within(value, name, "(-inf, inf)")
+        elif key in _SIGNED:
+            number = as_within(value, name, "[-1, 1]")
+        else:
+            number = as_share(value, name, "[0, 1]")
+        targets.append(Target(key, metric, number))
     return targets, most
 
 
