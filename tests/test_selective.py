@@ -380,9 +380,9 @@ def test_segments_have_promises_of_their_own() -> None:
     before = model.to_bytes()
     with pytest.raises(TypeError, match="'shop'"):
         model.learn_one(binary(0.9, shop=["x"]), True)
-    for shop in (10**5_000, "\ud83d\ude00"):  # a state could not hold them
+    for bad in (10**5_000, "\ud83d\ude00"):  # a state could not hold them
         with pytest.raises(ValueError, match="`shop` must have"):
-            model.learn_one(binary(0.9, shop=shop), True)
+            model.learn_one(binary(0.9, shop=bad), True)
     assert model.to_bytes() == before
 
 

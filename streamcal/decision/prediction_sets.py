@@ -16,7 +16,14 @@ from river.base.typing import ClfTarget
 
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
-from streamcal._validation import as_share, as_within, check_choice, check_count, check_label, check_mapping
+from streamcal._validation import (
+    as_share,
+    as_within,
+    check_choice,
+    check_count,
+    check_label,
+    check_mapping,
+)
 from streamcal._whole import do_all
 from streamcal.decision.classifier import predict_again, probabilities_in
 from streamcal.kernels.plain import are_probabilities
