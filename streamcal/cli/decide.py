@@ -99,7 +99,6 @@ def decide(
     decision is joint: of all labellings it has the greatest expected metric, of those that keep
     the targets. It labels the likeliest rows 1.
     """
-    from streamcal.tables.numbers import as_numbers
     from streamcal.tables.output import Output, is_standard
 
     with usage_errors():
@@ -118,7 +117,7 @@ def decide(
         targets = targets_in(at_least or (), at_most)
         if abstain is not None and metric != "coverage":
             raise ValueError(f"--abstain needs --metric coverage, got --metric {metric}")
-        if abstain is not None and not np.isnan(as_numbers([abstain], booleans=True)[0][0]):
+        if abstain is not None and _reads_as_number(abstain):
             raise ValueError(f"--abstain must be a word that is no number, got {abstain!r}")
         if plot is not None and (targets or metric in ("positives", "coverage")):
             raise ValueError("--plot shows the curve of a metric, and no targets")
@@ -167,6 +166,13 @@ class _DecisionWriter:
                 end = self.n_written + len(rows.values[0])
                 writer.write(rows.chunk, decisions[self.n_written : end], rows.keep)
                 self.n_written = end
+
+
+def _reads_as_number(word: str) -> bool:
+    """Return whether a report would read a word as a decision, as it does 0, 1.0 and true."""
+    from streamcal.tables.numbers import as_numbers
+
+    return not np.isnan(as_numbers([word], booleans=True)[0][0])
 
 
 def targets_in(at_least: Sequence[str], at_most: str | None) -> dict[str, float]:
