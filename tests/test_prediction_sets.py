@@ -32,6 +32,13 @@ class Fixed(base.Classifier):
         return x
 
 
+class Weather(Fixed):
+    """Its feature is a list, which cannot be compared later: it may have changed."""
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {True: x["rain"][0], False: 1.0 - x["rain"][0]}
+
+
 TestPredictionSets = classifier_contract(
     PredictionSetClassifier(CalibratedClassifier(naive_bayes.GaussianNB())),
     PredictionSetClassifier(CalibratedClassifier(naive_bayes.GaussianNB()), 0.6, score="aps"),
@@ -217,11 +224,14 @@ def test_a_model_that_is_right_often_enough_has_sets_of_one_label() -> None:
     assert model.n_misses < 80
 
 
-def test_labels_that_the_classifier_does_not_know_count_and_do_not_fill_later_sets() -> None:
+@pytest.mark.parametrize("decided", [None, ["a", "b", "c"]])
+def test_labels_that_the_classifier_does_not_know_count_and_do_not_fill_later_sets(
+    decided: Any,
+) -> None:
     model = PredictionSetClassifier(Fixed(), 0.9)
     x = {"a": 0.96, "b": 0.03, "c": 0.01}
     for _ in range(300):
-        model.learn_one(x, "z")
+        model.learn_one(x, "z", decided=decided)
     assert (model.n_samples, model.n_misses, model.threshold) == (300, 300, 0.0)
     assert model.predict_set_one(x) == ["a", "b", "c"]
     for _ in range(500):
@@ -324,6 +334,18 @@ def test_arguments_reach_the_classifier_that_takes_them() -> None:
     assert model.predict_proba_one({"a": 1.0}) == plain.predict_proba_one({"a": 1.0})
     assert model.predict_one({"a": 1.0}) == plain.predict_one({"a": 1.0})
     PredictionSetClassifier(naive_bayes.GaussianNB()).learn_one({"a": 1.0}, True, w=3.0)
+
+
+def test_a_late_label_whose_set_cannot_be_remembered_warns_once() -> None:
+    model = PredictionSetClassifier(Weather())
+    samples = [{"rain": [i / 10]} for i in range(4)]
+    sets = [model.predict_set_one(x) for x in samples]
+    model.learn_one(samples[0], True, decided=sets[0])
+    with pytest.warns(RuntimeWarning, match="pass the set as `decided`") as caught:
+        model.learn_one(samples[0], True)
+    assert [warning.filename for warning in caught] == [__file__]
+    for x in samples[1:]:  # an error if it warned again
+        model.learn_one(x, True)
 
 
 # Objects ------------------------------------------------------------------------------------------

@@ -315,10 +315,14 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             _check(raw, x)
         if decided is not None:
             labels = _as_labels(decided)
+            if served is None and found is None and y not in labels:  # could it have been?
+                raw = predict_again(self.classifier, x)
+                _check(raw, x)
         else:
             labels = self._set_of(raw) if size is None else _ranked(raw)[:size]
-        is_known = y in raw if raw else bool(labels)
-        learned = self._learned_with(y not in labels, is_known)
+        learned = self._learned_with(y not in labels, y in raw)
+        if found is None and served is None and decided is None:
+            self._memory.warn_if_late(x, "pass the set as `decided`")
         self._call("learn_one", x, y, **kwargs)
         # Only now: if the model raises, nothing is counted.
         take = () if found is None else self._memory.take_steps((found,))

@@ -21,6 +21,7 @@ _MANY = 10  # predictions; if the features of all differ, features seem to ident
 _LONG = 5.0  # mean delays: a label that is later than this seems to be lost
 _SOON = 100  # predictions: no label seems to be lost before there are so many
 _FLOATS = {float, np.float64}
+_REMEDY = "call `serve_one`, and pass its result as `served`"
 
 MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
 """Returns the ticket of the calibrators for the model's probabilities and the features.
@@ -197,10 +198,10 @@ class PredictionMemory:
         prediction = stored.unpack() if isinstance(stored, _Packed) else stored
         return Found(prediction, place, now, key, None)
 
-    def warn_if_late(self, x: Any) -> None:
+    def warn_if_late(self, x: Any, remedy: str = _REMEDY) -> None:
         """Warn if these features were predicted before others, and could not be remembered."""
         if self._unremembered.waiting:
-            self._unremembered.learn(x)
+            self._unremembered.learn(x, remedy)
 
     def store_latest(self, make_ticket: MakeTicket, found: Sequence[Found | None] = ()) -> None:
         """Store the latest prediction with its ticket, while the calibrators are as they were.
@@ -355,7 +356,7 @@ class _Unremembered:
             self._earlier, self._n_later = latest, 1
         self._latest, self.waiting = shallow(x), True
 
-    def learn(self, x: Any) -> None:
+    def learn(self, x: Any, remedy: str) -> None:
         """Warn if the label of ``x`` is late."""
         if is_alike(self._latest, x):
             self._latest = None
@@ -363,8 +364,8 @@ class _Unremembered:
             self._warned, self.waiting, self._latest, self._earlier = True, False, None, None
             warnings.warn(
                 "the label is late, and its prediction was not remembered, because a feature may"
-                " change (a list, an array or a dict) or has a class with its own comparison; call"
-                " `serve_one`, and pass its result as `served` with the label",
+                " change (a list, an array or a dict) or has a class with its own comparison;"
+                f" {remedy} with the label",
                 RuntimeWarning,
                 stacklevel=4,
             )
