@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.offsetbox import TextArea
-from river import datasets, naive_bayes
+from river import datasets, naive_bayes, preprocessing
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
@@ -478,6 +478,22 @@ def test_a_river_model_of_seven_labels_is_drawn() -> None:
         model(), datasets.ImageSegments().take(500), pos_val="sky"
     )
     assert single.curves[1].decomposition == display.panels["sky"].curves[1].decomposition
+
+
+def test_a_pipeline_that_ends_in_a_calibrated_model_is_drawn_with_its_answers() -> None:
+    def model() -> Any:
+        calibrated = streamcal.CalibratedClassifier(naive_bayes.GaussianNB())
+        return preprocessing.StandardScaler() | calibrated
+
+    twin, y, p = model(), [], []
+    for x, label in datasets.Phishing().take(100):
+        if answer := twin.predict_proba_one(x):  # else no label is known
+            y.append(label)
+            p.append(answer)
+        twin.learn_one(x, label)
+    display = ReliabilityDisplay.from_estimator(model(), datasets.Phishing().take(100))
+    expected = ReliabilityDisplay.from_predictions(y, p)
+    assert same_curves(display, expected)
 
 
 def test_a_scikit_learn_model_of_three_labels_is_drawn() -> None:

@@ -326,6 +326,20 @@ def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities(
     assert (promise.n_answers, promise.most_errors) == (50, 45.0)  # none that waits
 
 
+@pytest.mark.parametrize("wrap", [PredictionSetClassifier, DecisionClassifier])
+def test_a_calibrated_model_at_the_end_of_a_pipeline_does_not_remember_what_is_predicted_again(
+    wrap: Any,
+) -> None:
+    inner, alone = (CalibratedClassifier(naive_bayes.GaussianNB()) for _ in range(2))
+    model, scaler = wrap(preprocessing.StandardScaler() | inner), preprocessing.StandardScaler()
+    pipeline = scaler | alone
+    for x, y in datasets.Phishing().take(60):
+        model.learn_one(x, y)
+        pipeline.learn_one(x, y)
+    assert inner.to_bytes() == alone.to_bytes()
+    assert len(inner._memory) == 0
+
+
 def test_arguments_reach_the_classifier_that_takes_them() -> None:
     model = PredictionSetClassifier(linear_model.LogisticRegression())
     model.learn_one({"a": 1.0}, True, w=3.0)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from numpy.typing import ArrayLike, NDArray
-from river import base
+from river import base, compose
 from river.base.typing import ClfTarget
 from river.utils.dataframe import into_frame, into_series, to_native_series
 
@@ -507,6 +507,9 @@ def predict_again(classifier: Any, x: Features) -> Mapping[ClfTarget, float]:
 
     They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
     """
+    # To river, a pipeline is an instance of the class of its last step, but has no `serve_one`.
+    while isinstance(classifier, compose.Pipeline):
+        x, classifier = classifier.transform_one(x), classifier._last_step
     if isinstance(classifier, CalibratedClassifier):  # others may count what they serve
         return classifier.serve_one(x).calibrated
     answer: Mapping[ClfTarget, float] = classifier.predict_proba_one(x)

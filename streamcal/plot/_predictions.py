@@ -248,7 +248,8 @@ def _prequential(model: Any, dataset: Any, name: str | None) -> dict[str, Predic
     """Predict each sample, then learn it; samples before the first label are left out."""
     labels: list[Any] = []
     before, after = _Columns(), _Columns()
-    wrapped = isinstance(model, CalibratedClassifier)
+    # To river, a pipeline is an instance of the class of its last step.
+    wrapped = isinstance(model, CalibratedClassifier) and last_step(model) is model
     for x, y in dataset:
         served = model.serve_one(x) if wrapped else None
         raw: Mapping[Any, float] = served.raw if served else model.predict_proba_one(x)
