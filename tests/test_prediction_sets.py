@@ -326,7 +326,9 @@ def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities(
     assert (promise.n_answers, promise.most_errors) == (50, 45.0)  # none that waits
 
 
-@pytest.mark.parametrize("wrap", [PredictionSetClassifier, DecisionClassifier])
+@pytest.mark.parametrize(
+    "wrap", [PredictionSetClassifier, DecisionClassifier, SelectiveClassifier]
+)
 def test_a_calibrated_model_at_the_end_of_a_pipeline_does_not_remember_what_is_predicted_again(
     wrap: Any,
 ) -> None:
@@ -426,6 +428,10 @@ def test_before_a_label_is_known_the_set_is_empty() -> None:
         (lambda: PredictionSetClassifier(Fixed()).decide([0.5]), "must return a dict from labels"),
         (lambda: PredictionSetClassifier(Fixed()).decide({"a": 1.5}), r"must lie in \[0, 1\]"),
         (
+            lambda: PredictionSetClassifier(Fixed()).decide({"a": "0.5"}),
+            r"`probabilities\['a'\]` must be a number, got '0.5'",
+        ),
+        (
             lambda: PredictionSetClassifier(Fixed()).predict_set_one({"a": math.nan}),
             r"must lie in \[0, 1\]",
         ),
@@ -442,6 +448,7 @@ def test_mistakes_are_named(call: Any, message: str) -> None:
         ({"y": None}, "`y` must be a label, got None"),
         ({"y": ["a"]}, "`y` must be one label"),
         ({"decided": "a"}, "`decided` must be the labels of the set that was served, got 'a'"),
+        ({"decided": bytearray(b"a")}, "`decided` must be the labels of the set that was served"),
         ({"decided": 3}, "`decided` must be the labels of the set that was served, got 3"),
         ({"decided": [None]}, "`decided` must be a label, got None"),
         ({"served": 0.5}, "`served` must be a mapping"),

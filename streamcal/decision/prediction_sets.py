@@ -17,6 +17,7 @@ from river.base.typing import ClfTarget
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
 from streamcal._validation import (
+    as_number,
     as_share,
     as_within,
     check_choice,
@@ -56,7 +57,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         What the threshold cuts off. "lac" is the probability of a label, which gives the smallest
         sets [1]_. "aps" is the probability of the label and of all less probable ones, so that
         sets grow where the model is unsure, and misses are spread more evenly over easy and
-        difficult samples [2]_. It is not randomised: the threshold is learned, so that sets are no
+        difficult samples [2]_. What probabilities lack of a sum of 1 counts as less probable. It is not randomised: the threshold is learned, so that sets are no
         larger on average than ``coverage`` needs.
     step : float
         How far the threshold moves, in (0, 1]. A longer step follows changes faster and keeps the
@@ -209,6 +210,9 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         >>> PredictionSetClassifier(naive_bayes.GaussianNB(), 0.7).decide({"cat": 0.2, "dog": 0.8})
         ['dog']
         """
+        if isinstance(probabilities, Mapping):
+            for label, p in probabilities.items():
+                as_number(p, f"probabilities[{label!r}]")
         _check(probabilities)
         return self._set_of(probabilities)
 
@@ -360,7 +364,7 @@ def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> None:
 
 def _as_labels(decided: Any) -> list[Any]:
     """Return the labels of a served set, or raise."""
-    if isinstance(decided, str | bytes | Mapping) or not isinstance(decided, Collection):
+    if isinstance(decided, str | bytes | bytearray | Mapping) or not isinstance(decided, Collection):
         raise TypeError(
             f"`decided` must be the labels of the set that was served, got {shown(decided)}"
         )

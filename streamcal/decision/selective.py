@@ -36,6 +36,7 @@ from streamcal._validation import (
 )
 from streamcal._whole import do_all
 from streamcal.calibration.segments import check_fields
+from streamcal.decision.classifier import predict_again
 from streamcal.decision.promises import ErrorBudget, ThresholdTests
 from streamcal.kernels.selection import N_INTERVALS
 from streamcal.wrappers.checks import check_classifier, check_probabilities
@@ -359,7 +360,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             as_weight(kwargs["w"])
         key = self._segment_of(x)
         if served is None:
-            probabilities = self._serve(x).calibrated
+            probabilities = self._predict_again(x)
             answered = self._answer(key, probabilities) is not None
         elif isinstance(served, Selection):
             probabilities, answered = served.served.calibrated, served.answer is not None
@@ -391,8 +392,16 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         if learned is not None:
             do_all(partial(self._records.__setitem__, key, learned))
 
+    def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
+        """Return the probabilities of a sample whose label has come."""
+        if hasattr(self.classifier, "serve_one"):
+            return self._serve(x).calibrated
+        probabilities = predict_again(self.classifier, x)
+        check_probabilities(probabilities, x)
+        return probabilities
+
     def _serve(self, x: Features) -> Served:
-        """Return what the classifier serves; it must not be remembered as if it waited."""
+        """Return what the classifier serves for a label that comes late."""
         serve = getattr(self.classifier, "serve_one", None)
         served = self.classifier.predict_proba_one(x) if serve is None else serve(x)
         if isinstance(served, Served):
