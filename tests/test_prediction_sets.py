@@ -326,9 +326,7 @@ def test_a_classifier_that_serves_something_else_is_asked_for_its_probabilities(
     assert (promise.n_answers, promise.most_errors) == (50, 45.0)  # none that waits
 
 
-@pytest.mark.parametrize(
-    "wrap", [PredictionSetClassifier, DecisionClassifier, SelectiveClassifier]
-)
+@pytest.mark.parametrize("wrap", [PredictionSetClassifier, DecisionClassifier, SelectiveClassifier])
 def test_a_calibrated_model_at_the_end_of_a_pipeline_does_not_remember_what_is_predicted_again(
     wrap: Any,
 ) -> None:

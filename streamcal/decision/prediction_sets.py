@@ -57,8 +57,9 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         What the threshold cuts off. "lac" is the probability of a label, which gives the smallest
         sets [1]_. "aps" is the probability of the label and of all less probable ones, so that
         sets grow where the model is unsure, and misses are spread more evenly over easy and
-        difficult samples [2]_. What probabilities lack of a sum of 1 counts as less probable. It is not randomised: the threshold is learned, so that sets are no
-        larger on average than ``coverage`` needs.
+        difficult samples [2]_. What probabilities lack of a sum of 1 counts as less probable. It is
+        not randomised: the threshold is learned, so that sets are no larger on average than
+        ``coverage`` needs.
     step : float
         How far the threshold moves, in (0, 1]. A longer step follows changes faster and keeps the
         coverage more closely; its sets are a little larger.
@@ -319,7 +320,8 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             _check(raw, x)
         if decided is not None:
             labels = _as_labels(decided)
-            if served is None and found is None and y not in labels:  # could it have been?
+            # A label that the classifier does not know must not fill the sets after it.
+            if served is None and found is None and y not in labels:
                 raw = predict_again(self.classifier, x)
                 _check(raw, x)
         else:
@@ -364,7 +366,8 @@ def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> None:
 
 def _as_labels(decided: Any) -> list[Any]:
     """Return the labels of a served set, or raise."""
-    if isinstance(decided, str | bytes | bytearray | Mapping) or not isinstance(decided, Collection):
+    is_other = isinstance(decided, str | bytes | bytearray | Mapping)
+    if is_other or not isinstance(decided, Collection):
         raise TypeError(
             f"`decided` must be the labels of the set that was served, got {shown(decided)}"
         )
