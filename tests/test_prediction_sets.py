@@ -340,6 +340,19 @@ def test_a_calibrated_model_at_the_end_of_a_pipeline_does_not_remember_what_is_p
     assert len(inner._memory) == 0
 
 
+@pytest.mark.parametrize("inside", [PredictionSetClassifier, DecisionClassifier])
+def test_a_calibrated_model_in_two_wrappers_learns_as_in_none(inside: Any) -> None:
+    """Evaluation asks for probabilities, which the sets do not remember, but the model inside."""
+    inner, alone = (CalibratedClassifier(linear_model.LogisticRegression()) for _ in range(2))
+    model = PredictionSetClassifier(inside(inner))
+    for x, y in datasets.Phishing().take(300):
+        for each in (model, alone):
+            each.predict_proba_one(x)
+            each.learn_one(x, y)
+    assert inner.to_bytes() == alone.to_bytes()
+    assert len(inner._memory) == 0
+
+
 def test_arguments_reach_the_classifier_that_takes_them() -> None:
     model = PredictionSetClassifier(linear_model.LogisticRegression())
     model.learn_one({"a": 1.0}, True, w=3.0)

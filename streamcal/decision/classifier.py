@@ -43,7 +43,14 @@ from streamcal.decision.goals import AnyMetric, as_parameter, get_metric
 from streamcal.decision.maximization import Counts, Decision, as_labels, expected_utility, maximize
 from streamcal.wrappers.checks import as_probabilities_of_labels, check_classifier, check_served
 from streamcal.wrappers.classifier import CalibratedClassifier
-from streamcal.wrappers.routing import AnyClassifier, BatchRouting, Features, last_step, name_of
+from streamcal.wrappers.routing import (
+    AnyClassifier,
+    BatchRouting,
+    Features,
+    Routing,
+    last_step,
+    name_of,
+)
 from streamcal.wrappers.snapshot import ModelSnapshot
 from streamcal.wrappers.times import check_time_feature, time_of, times_of
 
@@ -136,6 +143,7 @@ class DecisionClassifier(
         self._realised = np.zeros(4)
 
     _given = ("classifier",)
+    _passes_probabilities = True
 
     def _parameters(self) -> Fields:
         found = {**super()._parameters(), "metric": as_parameter(self.metric)}
@@ -508,8 +516,13 @@ def predict_again(classifier: Any, x: Features) -> Mapping[ClfTarget, float]:
     They must not be remembered by a `CalibratedClassifier`, as if they waited for a label, too.
     """
     # To river, a pipeline is an instance of the class of its last step, but has no `serve_one`.
-    while isinstance(classifier, compose.Pipeline):
-        x, classifier = classifier.transform_one(x), classifier._last_step
+    while True:
+        if isinstance(classifier, compose.Pipeline):
+            x, classifier = classifier.transform_one(x), classifier._last_step
+        elif isinstance(classifier, Routing) and classifier._passes_probabilities:
+            classifier = classifier._wrapped_model
+        else:
+            break
     if isinstance(classifier, CalibratedClassifier):  # others may count what they serve
         return classifier.serve_one(x).calibrated
     answer: Mapping[ClfTarget, float] = classifier.predict_proba_one(x)

@@ -157,6 +157,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         self._memory = PredictionMemory(remember)
 
     _given = ("classifier",)
+    _passes_probabilities = True
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         root, n_samples, n_misses = self._learned

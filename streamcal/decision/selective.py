@@ -264,6 +264,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         self._records: dict[tuple[Any, ...], _Record] = {}
 
     _given = ("classifier",)
+    _passes_probabilities = True
 
     @property
     def _wrapped_model(self) -> AnyClassifier:

@@ -18,6 +18,7 @@ class Routing(Cloned):
     """Passes to each method of the wrapped model only the extra arguments that it takes."""
 
     _accepted: dict[str, frozenset[str] | None]
+    _passes_probabilities = False  # on, as those of the wrapped model
 
     @property
     @abstractmethod
