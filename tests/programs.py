@@ -681,6 +681,16 @@ def _add_segments(probability_calibrator: Callable[[Draw], Any]) -> None:
     _add_prior_shift(make, segment)
 
 
+def ask_two_maps(calibrator: Any) -> Any:
+    """Return the answers of a calibrator that mixes two maps, and their weights."""
+    x = {"x": {"a": "x"}} if calibrator.fields else {}
+    answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
+    within(answers, 0.0, 1.0)
+    weights = list(calibrator.weights.values())
+    assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
+    return answers, weights
+
+
 def _add_audited(
     segment_calibrator: Callable[[Draw], Any], segment: Callable[[Draw], dict[str, Any]]
 ) -> None:
@@ -733,16 +743,8 @@ def _add_audited(
         served = calibrator.predict_learn_many(p, y, np.array(w, np.float64), **given)
         within(served, 0.0, 1.0)
 
-    def ask(calibrator: Any) -> Any:
-        x = {"x": {"a": "x"}} if calibrator.fields else {}
-        answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
-        within(answers, 0.0, 1.0)
-        weights = list(calibrator.weights.values())
-        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
-        return answers, weights
-
     actions = [learn, learn, serve, learn_group, learn_many]
-    CASES[AuditedCalibrator] = Case(make, actions, ask, cost=16.0)
+    CASES[AuditedCalibrator] = Case(make, actions, ask_two_maps, cost=16.0)
 
 
 def _add_prior_shift(
@@ -789,12 +791,7 @@ def _add_prior_shift(
         within(served, 0.0, 1.0)
 
     def ask(calibrator: Any) -> Any:
-        x = {"x": {"a": "x"}} if calibrator.fields else {}
-        answers = [calibrator.predict_one(p, **x) for p in (0.0, 0.3, 1.0)]
-        within(answers, 0.0, 1.0)
-        weights = list(calibrator.weights.values())
-        assert math.isclose(sum(weights), 1.0, abs_tol=1e-9), f"weights sum to {sum(weights)}"
-        return answers, weights, calibrator.prior
+        return ask_two_maps(calibrator), calibrator.prior
 
     actions = [learn, learn, serve, learn_group, learn_many]
     CASES[PriorShiftCalibrator] = Case(make, actions, ask, cost=16.0)

@@ -109,7 +109,7 @@ def test_the_promise_is_what_maximize_answers(digits: int, target: float) -> Non
     p = p.round(digits)
     promise: Any = AccuracyCoverageCurve.from_predictions(y, p, target=target).answers
     best = maximize(p, "coverage", subject_to={"accuracy": target})
-    answered = best.labels != None  # noqa: E711  (each of an array)
+    answered = np.not_equal(best.labels, None)
     right = (best.labels == 1)[answered] == y[answered]
     assert (promise.n_answers, promise.n_right) == (answered.sum(), right.sum())
     assert promise.coverage == best.expected

@@ -105,7 +105,7 @@ def test_rows_that_are_not_sure_get_a_word(table: Any, tmp_path: Path) -> None:
         rows = list(csv.DictReader(result.stdout.splitlines()))
         words[None] = word
         assert [row["decision"] for row in rows] == [words[label] for label in best.labels]
-    answered = best.labels != None  # noqa: E711  (each of an array)
+    answered = np.not_equal(best.labels, None)
     right = (best.labels == 1)[answered] == (y == 1)[answered]
     n = int(answered.sum())
     assert f"50 rows, {n} of them answered (from {best.threshold:.6g} up), {best.k} with 1" in (

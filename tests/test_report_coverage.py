@@ -131,7 +131,7 @@ def test_promises_are_what_maximize_answers(table: Path) -> None:
     rows = rows_of(found(report))
     for name, p in (("raw", RAW), ("p", P)):
         best = maximize(p, "coverage", subject_to={"accuracy": 0.9})
-        answered = best.labels != None  # noqa: E711  (each of an array)
+        answered = np.not_equal(best.labels, None)
         right = (best.labels[answered] == 1) == Y[answered]
         share, expected, observed, low, high, state = rows["accuracy 0.9", name]
         assert (share, expected) == (best.expected, best.subject_to["accuracy"])

@@ -267,7 +267,7 @@ def test_one_label_more_would_miss_the_target(law: str) -> None:
     assert found.bound < 1e-12
     assert math.fsum(ranked[: found.k + 1]) / (found.k + 1) < 0.95
     answers = maximize(p, "coverage", subject_to={"accuracy": 0.95})
-    answered = answers.labels != None  # noqa: E711  (each of an array)
+    answered = np.not_equal(answers.labels, None)
     right = np.where(p > 0.5, p, 1.0 - p)
     assert (answers.labels[answered] == (p > 0.5)[answered]).all()
     assert math.fsum(right[answered]) / answered.sum() >= 0.95 - 1e-12

@@ -240,7 +240,7 @@ class ThresholdTests:
         # (An answer comes before any threshold is in use if another state had one.)
         least = self.floor if self._n_used or answered else 1.0
         gain = least / (1.0 - self.share) * (self.share - wrong) / propensity
-        first = int(np.searchsorted(-thresholds_for(self.share), -confidence))
+        first = int(np.count_nonzero(thresholds_for(self.share) > confidence))
         log_wealth, mean = settle(self.log_wealth, first, gain)
         n_unconfirmed = 0 if answered else self.n_unconfirmed
         most = np.maximum(self.most, mean)

@@ -25,9 +25,9 @@ from streamcal._state import (
 )
 from streamcal._validation import (
     as_category,
+    as_propensity,
     as_share,
     as_weight,
-    as_within,
     check_beside,
     check_choice,
     check_kept,
@@ -290,7 +290,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         """Return the label of a sample, or None: ask."""
         probabilities = self.predict_proba_one(x, **kwargs)
         check_probabilities(probabilities, x)
-        return self._answer(self._segment_of(x), probabilities)
+        return self._answer(self._segment_of(x), *self._likeliest(probabilities))
 
     def serve_one(self, x: Features) -> Selection:
         """Return the answer for a sample whose label comes late, with what its label needs.
@@ -310,8 +310,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         >>> model.learn_one({"x": 1}, True, served=selection)
         """
         key, served = self._segment_of(x), self._serve(x)
-        answer = self._answer(key, served.calibrated)
-        _, confidence = self._likeliest(served.calibrated)
+        label, confidence = self._likeliest(served.calibrated)
+        answer = self._answer(key, label, confidence)
         if confidence is not None and self._has_room(key):
             budget, tested = self._record_of(key)
             answered = answer is not None
@@ -361,11 +361,14 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             as_weight(kwargs["w"])
         key = self._segment_of(x)
         if served is None:
-            probabilities = self._predict_again(x)
-            answered = self._answer(key, probabilities) is not None
+            probabilities = predict_again(self.classifier, x)
+            check_probabilities(probabilities, x)
+            label, confidence = self._likeliest(probabilities)
+            answered = self._answer(key, label, confidence) is not None
         elif isinstance(served, Selection):
             probabilities, answered = served.served.calibrated, served.answer is not None
             check_probabilities(probabilities)
+            label, confidence = self._likeliest(probabilities)
             if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
                 kwargs["served"] = served.served
         else:
@@ -373,7 +376,6 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         chance = self._as_propensity(propensity, answered=answered)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance
-        label, confidence = self._likeliest(probabilities)
         if served is not None and answered and served.answer != label:
             raise ValueError(
                 f"`served` must have an answer that this model gives, {label!r}, got"
@@ -392,14 +394,6 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         # Only now, and in one step: if the model raises, nothing is counted.
         if learned is not None:
             do_all(partial(self._records.__setitem__, key, learned))
-
-    def _predict_again(self, x: Features) -> Mapping[ClfTarget, float]:
-        """Return the probabilities of a sample whose label has come."""
-        if hasattr(self.classifier, "serve_one"):
-            return self._serve(x).calibrated
-        probabilities = predict_again(self.classifier, x)
-        check_probabilities(probabilities, x)
-        return probabilities
 
     def _serve(self, x: Features) -> Served:
         """Return what the classifier serves for a label that comes late."""
@@ -426,10 +420,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         return label, min(max(float(probabilities[label]), 0.0), 1.0)
 
     def _answer(
-        self, key: tuple[Any, ...], probabilities: Mapping[ClfTarget, float]
+        self, key: tuple[Any, ...], label: ClfTarget | None, confidence: float | None
     ) -> ClfTarget | None:
-        """Return the answer for a sample of a segment, or None: ask."""
-        label, confidence = self._likeliest(probabilities)
+        """Return the likeliest label of a sample of a segment as its answer, or None: ask."""
         if confidence is None or not self._has_room(key):
             return None
         budget, tested = self._record_of(key)
@@ -463,8 +456,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
 
     def _promise_of(self, record: _Record) -> Promise:
         budget, tested = record
-        threshold = budget.threshold
-        if tested is not None:
+        if tested is None:
+            threshold = budget.threshold
+        else:
             is_open = self.floor is not None or budget.allows_one
             threshold = tested.threshold if is_open else math.inf
         most = None if self.floor is not None else budget.most_errors
@@ -488,7 +482,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
                 "`propensity` must be 1 or None for a sample that was not answered, as the labels"
                 f" of all of these come, got {propensity!r}"
             )
-        return as_within(propensity, "propensity", f"[{self.floor!r}, 1]")
+        return as_propensity(propensity, self.floor)
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         records = self._records.copy()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal._validation import as_within, check_within
+from streamcal._validation import as_share, check_within
 from streamcal.decision.maximization import maximize
 from streamcal.metrics.bands import share_band
 from streamcal.plot._predictions import Events, Predictions, as_predictions
@@ -140,11 +140,7 @@ def check_options(level: float | None, target: float | None) -> None:
     """Raise unless a band has a level, and a target is a share."""
     check_within(level, "level", "(0, 1) or None")
     if target is not None:
-        try:
-            as_within(target, "target", "[0, 1]")
-        except ValueError as error:
-            percent = 1.0 < target <= 100.0
-            raise ValueError(f"{error}{'; divide percentages by 100' * percent}") from None
+        as_share(target, "target", "[0, 1]")
 
 
 def answers_of(model: Predictions, pos_val: Any) -> Events:
