@@ -625,6 +625,8 @@ def test_what_gates_leave_behind_is_named(left_behind: Any) -> None:
     done = left_behind.check()
     assert done.returncode == 1
     lines = [line.partition(": ")[0] for line in done.stdout.splitlines()]
+    # Tests that run beside this one may leave shared memory for a moment.
+    lines = [line for line in lines if not line.startswith("/dev/shm/")]
     assert lines == [str(torn), str(empty), ".gitignore", "~/.config/settings"]
 
 
