@@ -106,9 +106,9 @@ class Budget:
 class Bet:
     """A sample with its place in the order of service."""
 
-    def __init__(self, confidence: float, least: float) -> None:
-        self.confidence, self.least = confidence, least
-        self.label: tuple[bool, float] | None = None  # whether it was wrong, and the propensity
+    def __init__(self, confidence: float, least: float, propensity: float) -> None:
+        self.confidence, self.least, self.propensity = confidence, least, propensity
+        self.wrong: bool | None = None
 
 
 class Tests:
@@ -150,54 +150,59 @@ class Tests:
         """The confidence from which on samples are answered."""
         return math.inf if self.used is None else max(1.0 - self.shares[self.used], 0.0)
 
-    def take_place(self, confidence: float, answered: bool) -> int:
-        """Add the last place."""
+    def bet(self, confidence: float, answered: bool, propensity: float) -> Bet:
+        """Return the bet on a sample."""
         least = 1.0 if self.used is None and not answered else self.floor
-        self.places.append(Bet(confidence, least))
-        return len(self.places) - 1
+        return Bet(confidence, least, propensity)
 
     def serve(self, confidence: float, answered: bool) -> int | None:
         """Return the place of a sample, if its label is certain to come."""
         if answered and self.floor < 1.0:
             return None
-        place = self.take_place(confidence, answered)
+        self.places.append(self.bet(confidence, answered, 1.0))
         self.settle_places()
-        return place
+        return len(self.places) - 1
+
+    def ask(self, confidence: float, propensity: float) -> int:
+        """Return the place of an answer whose label is asked for."""
+        self.places.append(self.bet(confidence, True, propensity))
+        self.settle_places()
+        return len(self.places) - 1
 
     def learn(
         self, place: int | None, confidence: float, answered: bool, wrong: bool, propensity: float
     ) -> None:
         """Take a label."""
+        bet = self.bet(confidence, answered, propensity)
         if place is None:
-            place = self.take_place(confidence, answered)
+            place = len(self.places)
+            self.places.append(bet)
         if place >= len(self.places):  # another state served it
-            bet = Bet(confidence, 1.0 if self.used is None and not answered else self.floor)
-            bet.label = wrong, propensity
+            bet.wrong = wrong
             self.settle(bet)
-        elif place >= self.n_settled and self.places[place].label is None:
-            self.places[place].label = wrong, propensity
+        elif place >= self.n_settled and self.places[place].wrong is None:
+            self.places[place].wrong = wrong
             self.settle_places()
 
     def settle_places(self) -> None:
         """Settle places in order, up to one without a label that is not yet taken for lost."""
         while self.n_settled < len(self.places):
             waiting = self.places[self.n_settled :]
-            if waiting[0].label is None:
-                n_ahead = sum(bet.label is not None for bet in waiting)
+            if waiting[0].wrong is None:
+                n_ahead = sum(bet.wrong is not None for bet in waiting)
                 if n_ahead <= self.most_ahead and len(waiting) <= self.most_places:
                     break
-                waiting[0].label = True, 1.0
+                waiting[0].wrong = True
             self.settle(waiting[0])
             self.n_settled += 1
 
     def settle(self, bet: Bet) -> None:
         """Settle all bets on a label."""
-        assert bet.label is not None
-        wrong, propensity = bet.label
+        assert bet.wrong is not None
         for k, share in enumerate(self.shares):
             if bet.confidence >= max(1.0 - share, 0.0):
                 for at, stake in enumerate(self.STAKES):
                     gain = stake * bet.least / (1.0 - self.share)
-                    self.wealth[k][at] *= 1.0 + gain * (self.share - wrong) / propensity
+                    self.wealth[k][at] *= 1.0 + gain * (self.share - bet.wrong) / bet.propensity
             mean = sum(self.wealth[k]) / len(self.STAKES)
             self.has_been[k] = max(self.has_been[k], mean)

@@ -228,6 +228,9 @@ def test_thresholds_are_those_of_the_definition(seed: int, floor: float) -> None
             if rng.random() < 0.01:
                 place = tests.n_places + 3
         propensity = rng.uniform(floor, 1.0) if answered else 1.0
+        if is_late and answered and place is None and rng.random() < 0.5:
+            place = tests.ask(confidence, propensity)
+            assert place == oracle.ask(confidence, propensity)
         if rng.random() >= lost:
             waiting.append((place, confidence, answered, wrong, propensity))
         n_left = rng.choice([0, 3, 40]) if is_late else 0
@@ -270,18 +273,22 @@ def test_a_lost_label_counts_as_wrong() -> None:
     assert pickle.dumps(lost) == pickle.dumps(wrong)
 
 
-@pytest.mark.parametrize("floor", [None, 0.2])
-def test_the_order_of_labels_changes_nothing(floor: float | None) -> None:
-    """What is asked for is settled as it was served, whenever labels come."""
+@pytest.mark.parametrize("floor", [1.0, 0.2])
+def test_the_order_of_labels_changes_nothing(floor: float) -> None:
+    """What was served is settled in that order, whenever labels come."""
     rng = random.Random(5)
-    labels = [(rng.uniform(0.5, 1.0), rng.random() < 0.05) for _ in range(300)]
+    samples = [(rng.uniform(0.5, 1.0), rng.random() < 0.3, rng.random() < 0.05) for _ in range(300)]
     states = []
     for _ in range(3):
-        tests = begin_tests(0.2, 0.1, floor or 1.0)
-        served = [(tests.serve(confidence, False), confidence, w) for confidence, w in labels]
-        rng.shuffle(served)
-        for place, confidence, wrong in served:
-            tests.learn(place, confidence, False, wrong, 1.0)
+        tests, labels = begin_tests(0.2, 0.1, floor), []
+        for confidence, answered, wrong in samples:
+            place = tests.serve(confidence, answered)
+            if place is None:
+                place = tests.ask(confidence, floor)
+            labels.append((place, confidence, answered, wrong, floor if answered else 1.0))
+        rng.shuffle(labels)
+        for label in labels:
+            tests.learn(*label)
         states.append(pickle.dumps(tests))
     assert len(set(states)) == 1
 
@@ -360,6 +367,72 @@ def test_without_labels_of_answers_nothing_is_promised() -> None:
     assert model.promises[()].threshold == math.inf
     model.learn_one(binary(0.99), True, served=selections[0], propensity=0.5)
     assert model.serve_one(binary(0.99)).answer is True
+
+
+@pytest.mark.parametrize("floor", [None, 0.1])
+def test_late_wrong_labels_break_no_promise(floor: float | None) -> None:
+    """Answers seem to be right for a while, but those of 0.6 are wrong too often."""
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=floor)
+    rng, late, thresholds = np.random.default_rng(12), deque[Any](), []
+    for _ in range(3_000):
+        p = float(rng.choice([0.6, 0.95]))
+        x, y = binary(p), bool(rng.uniform() < p)
+        selection = model.serve_one(x)
+        given = {} if floor is None or selection.answer is None else {"propensity": 0.5}
+        if given and rng.uniform() < 0.5:
+            continue
+        if given:
+            selection = model.ask_one(x, selection, **given)
+        selection = Selection.from_dict(json.loads(json.dumps(selection.to_dict())))
+        if y:
+            model.learn_one(x, y, served=selection, **given)
+        else:
+            late.append((x, y, selection, given))
+        if len(late) > 300:
+            x, y, selection, given = late.popleft()
+            model.learn_one(x, y, served=selection, **given)
+        thresholds.append(model.promises[()].threshold)
+    assert 0.6 < min(thresholds) <= 0.95
+
+
+def test_an_answer_that_is_asked_for_takes_a_place() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=0.1)
+    for _ in range(200):
+        model.learn_one(binary(0.99), True, propensity=1.0)
+    selection = model.serve_one(binary(0.99))
+    assert (selection.answer, selection.place) == (True, None)
+    asked = model.ask_one(binary(0.99), selection, propensity=0.5)
+    assert (asked.answer, asked.place) == (True, 200)
+    before = model.to_bytes()
+    assert model.ask_one(binary(0.99), asked, propensity=0.5) is asked
+    for bad, error in [(None, ValueError), (0.05, ValueError), ("1", TypeError)]:
+        with pytest.raises(error, match="`propensity` must"):
+            model.ask_one(binary(0.99), selection, propensity=bad)
+    with pytest.raises(TypeError, match="`selection` must be"):
+        model.ask_one(binary(0.99), True, propensity=0.5)
+    restored = SelectiveClassifier.from_bytes(before, classifier=Given())
+    assert restored.ask_one(binary(0.99), selection, propensity=0.5).place == 201
+    no_audits = SelectiveClassifier(Given(), target=0.8)
+    assert no_audits.ask_one(binary(0.99), selection) is selection
+
+
+def test_selections_are_learned_once_and_after_a_restart() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9)
+    first, second = (model.serve_one(binary(0.99)) for _ in range(2))
+    assert (first.place, second.place) == (0, 1)
+    model.learn_one(binary(0.99), True, served=second)
+    restored = SelectiveClassifier.from_bytes(model.to_bytes(), classifier=Given())
+    copies = [model, restored, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
+    for each in copies:
+        each.learn_one(binary(0.99), True, served=first)
+        each.learn_one(binary(0.99), False, served=first)  # only the first promise counts it
+        assert each.serve_one(binary(0.99)).place == 2
+    states = {each.to_bytes() for each in copies}
+    assert len(states) == 1
+    older = Selection.from_dict({k: v for k, v in first.to_dict().items() if k != "place"})
+    assert older.place is None
+    with pytest.raises(ValueError, match=r"`served\.place` must be"):
+        model.learn_one(binary(0.99), True, served=Selection(None, first.served, -1))
 
 
 def test_an_older_state_learns_what_a_later_one_answered() -> None:
@@ -636,6 +709,9 @@ def test_bad_samples_change_nothing() -> None:
         {"answer": 2, "served": None},
         {"answer": 0.5, "served": None},
         {"answer": True, "served": None},
+        {"answer": 1, "served": None, "place": -1},
+        {"answer": 1, "served": None, "place": 0.5},
+        {"answer": 1, "served": None, "another": 1},
     ],
 )
 def test_bad_selections(kept: dict[str, Any]) -> None:

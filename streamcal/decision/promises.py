@@ -31,6 +31,26 @@ than allowed, except with probability δ: the first true hypothesis of the seque
 rejected (fixed sequence testing; Angelopoulos et al. 2021, arXiv 2110.01052, section 2.3). There
 are two sequences: one from q = α on, with 3/4 of δ, and one from q ≈ α / 8 on with the rest, for
 confidences that are too high.
+
+*In which order.* Ville's inequality is about bets that follow each other: which one is next must
+not depend on its label. So bets are settled in the order of service, not in that in which labels
+come. A sample that was not answered takes a place when it is served, and without audits one that
+was answered does, too. A place without a label holds up all later ones. When labels come does not
+matter then: the samples before a place, and its stake, are fixed when it is taken.
+
+A label that is taken for lost counts as an error, which is at most what the bet would have come to.
+So for any rule by which it is taken for lost the wealth is at most that of the true labels.
+
+With audits, an answer whose label is not asked for is a bet of 1 and has no place. One that is
+asked for has its place from then on. If nobody says so before the label comes, it takes the last
+place when it comes. This is allowed if its lateness says nothing about it: while it waits it counts
+as a bet of 1. The bet is worth at least 1 in the mean if the threshold in use has few enough
+errors, and all in use have, as long as no promise is broken. So the wealth is at most what it would
+be with this mean in place of 1, which is fair. A place before samples that were served later and
+still wait would not do: if these are the later the more they are wrong, the order is of labels.
+
+Stakes are as if every label were asked for with the least probability if a threshold is in use when
+the place is taken; else with 1, since nothing is answered.
 """
 
 import math

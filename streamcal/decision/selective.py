@@ -3,7 +3,7 @@
 import math
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -88,8 +88,8 @@ class Selection:
     served : Served
         What the classifier served: the probability of each label.
     place : int or None
-        With ``confidence``, the place of the sample among those whose labels must come, in the
-        order of service; None for an answer whose label may not be asked for.
+        With ``confidence``, its place in the order of service, among the samples whose labels must
+        come; None for an answer whose label may never be asked for.
 
     Examples
     --------
@@ -203,9 +203,16 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     The labels of samples that were asked for teach where the threshold should be. Without
     ``confidence`` they may be left out. With it all of them must come: who labels only the easy
     ones shows nothing. If these are too many, let it learn from samples that are chosen at random,
-    answered or not, and call `predict_one` for the others. How late labels are must not depend on
-    the sample, nor on whether it was answered: if audits come first and the rest a week later, the
-    second promise does not hold.
+    answered or not, and call `predict_one` for the others.
+
+    Labels may be late, in any order, also wrong ones later than right ones: the second promise
+    takes those of `serve_one` in the order in which the samples were served, so one that has not
+    come holds up the others. If 10,000 of these wait for it, or there are 1,000,000 places from its
+    own on, it is taken for lost, and counts as a wrong answer. These numbers, with up to 32 bytes
+    for each, bound the memory of a segment. Three kinds of samples count only when their labels
+    come: those without ``served``, those that a state of before knows nothing of, and, with a
+    ``floor``, answers without `ask_one`. How late their labels are, and which of these never come,
+    must not depend on the sample, nor on whether its answer was wrong.
 
     If many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since the label of one came,
     all samples are asked for, until one comes: without audits of answers nothing can be promised.
@@ -332,6 +339,60 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             do_all(*steps)
         return Selection(answer, served, place.get("place"))
 
+    def ask_one(
+        self, x: Features, selection: Selection, *, propensity: float | None = None
+    ) -> Selection:
+        """Note that the label of an answer is asked for, and return the selection to keep.
+
+        With a ``floor`` it can't be known when an answer is served whether its label will come. Who
+        says it here, before the label comes, may get the labels of wrong answers later than others.
+
+        Parameters
+        ----------
+        x : dict
+            The features; those of ``segments`` as they were served.
+        selection : Selection
+            What `serve_one` returned for this sample. If it has a place, or no answer, it is
+            returned as it is.
+        propensity : float
+            The probability with which the label is asked for, from ``floor`` to 1, as for
+            `learn_one`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is not as described, or the model does not give such an answer; nothing
+            has changed then.
+
+        Examples
+        --------
+        >>> from streamcal import PrecomputedClassifier
+        >>> model = SelectiveClassifier(PrecomputedClassifier("p"), confidence=0.9, floor=0.1)
+        >>> for i in range(200):
+        ...     model.learn_one({"p": 0.99}, True, propensity=1.0)
+        >>> selection = model.serve_one({"p": 0.99})
+        >>> selection.answer, selection.place
+        (True, None)
+        >>> selection = model.ask_one({"p": 0.99}, selection, propensity=0.2)
+        >>> selection.place
+        200
+        >>> model.learn_one({"p": 0.99}, True, served=selection, propensity=0.2)
+        """
+        key, (_, confidence) = self._segment_of(x), self._check_selection(selection, "selection")
+        answered = selection.answer is not None
+        chance = self._as_propensity(propensity, answered=answered)
+        if not answered or selection.place is not None or confidence is None:
+            return selection
+        record, place = self._record_of(key), dict[str, int]()
+        if record.tested is None or not self._has_room(key):
+            return selection
+        record.tested.make_room()
+        do_all(
+            partial(self._records.__setitem__, key, record),
+            write_to(place, "place", partial(record.tested.ask, confidence, chance)),
+        )
+        return replace(selection, **place)
+
     def learn_one(
         self,
         x: Features,
@@ -350,7 +411,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         y : bool, int or str
             The label.
         served : Selection, optional
-            What `serve_one` returned for this sample; by default the decision is made again.
+            What `serve_one` returned for this sample, or `ask_one`; by default the decision is made
+            again.
         propensity : float, optional
             The probability with which this label was asked for, from ``floor`` to 1, if there is a
             ``floor``. It must be given for answers. For a sample that was not answered it is 1.
@@ -376,23 +438,14 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             check_probabilities(probabilities, x)
             label, confidence = self._likeliest(probabilities)
             answered = self._answer(key, label, confidence) is not None
-        elif isinstance(served, Selection):
-            check_count(served.place, "served.place", 0, optional=True)
-            probabilities, answered = served.served.calibrated, served.answer is not None
-            check_probabilities(probabilities)
-            label, confidence = self._likeliest(probabilities)
+        else:
+            label, confidence = self._check_selection(served, "served")
+            answered = served.answer is not None
             if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
                 kwargs["served"] = served.served
-        else:
-            raise TypeError(f"`served` must be what `serve_one` returned, got {served!r}")
         chance = self._as_propensity(propensity, answered=answered)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance
-        if served is not None and answered and served.answer != label:
-            raise ValueError(
-                f"`served` must have an answer that this model gives, {label!r}, got"
-                f" {served.answer!r}"
-            )
         steps: list[Step] = []
         if confidence is not None and self._has_room(key):
             budget, tested = self._record_of(key)
@@ -415,6 +468,20 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             return served
         check_probabilities(served, x)
         return Served(dict(served), dict(served))
+
+    def _check_selection(self, given: Any, name: str) -> tuple[ClfTarget | None, float | None]:
+        """Return the label that may be answered, and its probability, as they were served."""
+        if not isinstance(given, Selection):
+            raise TypeError(f"`{name}` must be what `serve_one` returned, got {given!r}")
+        check_count(given.place, f"{name}.place", 0, optional=True)
+        check_probabilities(given.served.calibrated)
+        label, confidence = self._likeliest(given.served.calibrated)
+        if given.answer is not None and given.answer != label:
+            raise ValueError(
+                f"`{name}` must have an answer that this model gives, {label!r}, got"
+                f" {given.answer!r}"
+            )
+        return label, confidence
 
     def _likeliest(
         self, probabilities: Mapping[ClfTarget, float]

@@ -1,7 +1,8 @@
 """The tests of the thresholds of `SelectiveClassifier`; the formulas are in `decision.promises`.
 
-Bets are settled in the order of service. A sample whose label is certain to come takes a place when
-it is served, any other one when its label comes. The first place without a label holds up the rest::
+Bets are settled in the order of service. A sample takes a place when its label is certain to come:
+when it is served, or asked for, and else when the label comes. The first place without a label holds
+up the rest::
 
     place       4  5  6  7  8
     label       ?  x  ?  x  x        if that of 4 comes, 4 and 5 are settled
@@ -161,8 +162,14 @@ cdef class ThresholdTests:
         if answered and self.floor < 1.0:
             self.n_unconfirmed += 1
             return None
-        self.append(confidence, answered)
+        self.append(confidence, self.least(answered))
         self.n_unconfirmed += answered
+        self.settle_waiting()
+        return self.n_places - 1
+
+    def ask(self, double confidence, double propensity):
+        """Return the place of an answer whose label is asked for."""
+        self.append(confidence, self.floor / propensity)
         self.settle_waiting()
         return self.n_places - 1
 
@@ -172,8 +179,9 @@ cdef class ThresholdTests:
         Parameters
         ----------
         place : int or None
-            What `serve` returned; None also if that was not called. A place that is not known, of a
-            later state, is settled at once; one that is settled, or has a label, is not again.
+            What `serve` or `ask` returned; None also if neither was called. A place that is not
+            known, of a later state, is settled at once; one that is settled, or has a label, is not
+            again.
         confidence : float
         answered, wrong : bool
         propensity : float
@@ -181,21 +189,20 @@ cdef class ThresholdTests:
         """
         cdef long long at
         cdef Bet *bet
+        cdef double loss = self.least(answered) / propensity
         if place is None:
-            self.append(confidence, answered)
+            self.append(confidence, loss)
             at = self.n_waiting - 1
         else:
             at = (<long long> place) - self.n_settled
         if answered:
             self.n_unconfirmed = 0
         if at >= self.n_waiting:
-            self.settle(
-                self.strictest(confidence), self.gain(self.least(answered), wrong, propensity)
-            )
+            self.settle(self.strictest(confidence), self.gain(loss, wrong))
         elif at >= 0:
             bet = self.bet(at)
             if not bet.has_come:
-                bet.gain = self.gain(-bet.gain, wrong, propensity)
+                bet.gain = self.gain(-bet.gain, wrong)
                 bet.has_come = True
                 self.n_ahead += 1
             self.settle_waiting()
@@ -264,7 +271,7 @@ cdef class ThresholdTests:
                 require(-1.0 - 1e-9 <= gains[i] <= best + 1e-9, "gains must be possible")
                 n_ahead += 1
             else:
-                require(gains[i] == -1.0 or gains[i] == -self.floor, "losses must be possible")
+                require(-1.0 <= gains[i] <= -self.floor, "losses must be possible")
         require(n == 0 or not has_come[0], "the first place must wait")
         require(n_ahead <= self.most_ahead, "only so many labels may wait")
         while room < n:
@@ -293,20 +300,20 @@ cdef class ThresholdTests:
         return first
 
     cdef double least(self, bint answered) noexcept:
-        """Return the least propensity of a sample that is served now, of any confidence."""
+        """Return the least propensity of samples that are served now: of all, as they are alike."""
         # An answer comes before any threshold is in use if another state had one.
         return self.floor if self.n_used or answered else 1.0
 
-    cdef double gain(self, double least, bint wrong, double propensity) noexcept:
-        """Return what a bet gains, in parts of the stake."""
-        return least / (1.0 - self.share) * (self.share - wrong) / propensity
+    cdef double gain(self, double loss, bint wrong) noexcept:
+        """Return what a bet gains, in parts of the stake; if the answer is wrong, minus the loss."""
+        return -loss if wrong else loss * self.share / (1.0 - self.share)
 
-    cdef int append(self, double confidence, bint answered) except -1:
+    cdef int append(self, double confidence, double loss) except -1:
         """Add the last place."""
         if self.n_waiting == self.room:
             self.make_room()
         cdef Bet *bet = self.bet(self.n_waiting)
-        bet.gain = -self.least(answered)
+        bet.gain = -loss
         bet.first, bet.has_come = self.strictest(confidence), False
         self.n_waiting += 1
         return 0
