@@ -391,7 +391,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             partial(self._records.__setitem__, key, record),
             write_to(place, "place", partial(record.tested.ask, confidence, chance)),
         )
-        return replace(selection, **place)
+        return replace(selection, place=place["place"])
 
     def learn_one(
         self,
@@ -566,7 +566,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     def _freeze(self) -> tuple[Fields, Arrays]:
         records = self._records.copy()
         budgets = [record.budget.freeze() for record in records.values()]
-        fields = {
+        fields: Fields = {
             "segments": [[pack(value) for value in key] for key in records],
             "budgets": [numbers for numbers, _ in budgets],
         }
