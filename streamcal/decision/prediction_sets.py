@@ -17,6 +17,7 @@ from river.base.typing import ClfTarget
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
 from streamcal._validation import (
+    are_beside,
     as_number,
     as_share,
     as_within,
@@ -301,8 +302,8 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         ------
         ValueError, TypeError
             If ``y`` is None or NaN, a probability is not a number in [0, 1], ``served`` is no
-            mapping from labels to probabilities, or ``decided`` is no collection of labels.
-            Nothing has been learned then.
+            mapping from labels to probabilities, or ``decided`` is no collection of labels, or
+            their labels are text and ``y`` is not, or the reverse. Nothing has been learned then.
         """
         check_label(y)
         found = self._memory.find(x)
@@ -312,6 +313,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             given = probabilities_in(served)
             raw = as_probabilities_of_labels(given)
             check_served(raw, ())
+            _check_beside(y, raw, "served")
             if given is not served:
                 kwargs["served"] = served
         elif found is not None:
@@ -321,6 +323,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             _check(raw, x)
         if decided is not None:
             labels = _as_labels(decided)
+            _check_beside(y, labels, "decided")
             # A label that the classifier does not know must not fill the sets after it.
             if served is None and found is None and y not in labels:
                 raw = predict_again(self.classifier, x)
@@ -376,3 +379,11 @@ def _as_labels(decided: Any) -> list[Any]:
     for label in labels:
         check_label(label, "decided")
     return labels
+
+
+def _check_beside(y: Any, labels: Collection[Any], name: str) -> None:
+    """Raise if the true label can be none of these: it would silently be a miss each time."""
+    if labels and not any(are_beside(y, label) for label in labels):
+        raise ValueError(
+            f"`{name}` must have labels that can be the true one, {y!r}, got {shown(list(labels))}"
+        )
