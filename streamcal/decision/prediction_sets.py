@@ -301,9 +301,9 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``served`` is no
-            mapping from labels to probabilities, or ``decided`` is no collection of labels, or
-            their labels are text and ``y`` is not, or the reverse. Nothing has been learned then.
+            If ``y`` is None or NaN, or is text where the predicted labels are not, or the reverse,
+            a probability is not a number in [0, 1], ``served`` is no mapping from labels to
+            probabilities, or ``decided`` is no collection of labels. Nothing has been learned then.
         """
         check_label(y)
         found = self._memory.find(x)
@@ -313,7 +313,6 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             given = probabilities_in(served)
             raw = as_probabilities_of_labels(given)
             check_served(raw, ())
-            _check_beside(y, raw, "served")
             if given is not served:
                 kwargs["served"] = served
         elif found is not None:
@@ -323,13 +322,14 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             _check(raw, x)
         if decided is not None:
             labels = _as_labels(decided)
-            _check_beside(y, labels, "decided")
             # A label that the classifier does not know must not fill the sets after it.
             if served is None and found is None and y not in labels:
                 raw = predict_again(self.classifier, x)
                 _check(raw, x)
         else:
             labels = self._set_of(raw) if size is None else _ranked(raw)[:size]
+        _check_among(y, raw)
+        _check_among(y, labels)
         learned = self._learned_with(y not in labels, y in raw)
         if found is None and served is None and decided is None:
             self._memory.warn_if_late(x, "pass the set as `decided`")
@@ -381,9 +381,7 @@ def _as_labels(decided: Any) -> list[Any]:
     return labels
 
 
-def _check_beside(y: Any, labels: Collection[Any], name: str) -> None:
-    """Raise if the true label can be none of these: it would silently be a miss each time."""
+def _check_among(y: Any, labels: Collection[Any]) -> None:
+    """Raise if the label can't be one beside any of these: it would silently be a miss."""
     if labels and not any(are_beside(y, label) for label in labels):
-        raise ValueError(
-            f"`{name}` must have labels that can be the true one, {y!r}, got {shown(list(labels))}"
-        )
+        raise ValueError(f"`y` must be a label as those predicted, {list(labels)}, got {y!r}")
