@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, array_of, fill, nested, require
 from streamcal._validation import decay_per_sample
 from streamcal._whole import Step, do_all
+from streamcal.calibration.clock import Timed
 from streamcal.calibration.context import Context
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import TaskLoss, TaskLossName, get_task
@@ -238,7 +239,8 @@ class ScoreModel:
         held += [each.n_samples for each in model.calibrators]
         require(min(held) > 0, "thresholds must rest on samples")
         if isinstance(window, timedelta):
-            known = {each._kind for each in (*cuts, *model.calibrators)}
+            timed: list[Timed] = [*cuts, *model.calibrators]
+            known = {each._kind for each in timed}
             require(known == {"seconds"}, "recorded times must be in seconds")
             clocks = [cuts[0]._index.now, *(each._regression.now for each in model.calibrators)]
             # The newest sample has no new score, if that is not finite.

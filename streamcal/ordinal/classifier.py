@@ -11,7 +11,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import islice, repeat, takewhile
 from typing import Any
@@ -227,13 +227,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
         return self._solution
 
     def learn_one(
-        self,
-        x: Features,
-        y: ClfTarget,
-        w: float = 1.0,
-        *,
-        t: Time | None = None,
-        **kwargs: Any,
+        self, x: Features, y: ClfTarget, w: float = 1.0, *, t: Time | None = None, **kwargs: Any
     ) -> None:
         """Score a sample, teach the regressor its rank, and record the score.
 
@@ -257,9 +251,9 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
         ValueError, TypeError
             If ``y`` is None, NaN or not one of the given labels, or without these a number above
             1e60, ``w`` is not positive, the time is missing or of another kind than before, or the
-            regressor predicts a value that is not finite. An error of the regressor while the window is scored again, in the background too, is
-            raised here once; old samples without a finite score are left out. In all cases nothing
-            is learned.
+            regressor predicts a value that is not finite. An error of the regressor while the
+            window is scored again, in the background too, is raised here once; old samples without
+            a finite score are left out. In all cases nothing is learned.
         """
         w = as_weight(w)
         order = self._order.including(y)
@@ -278,8 +272,8 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
             if order is not self._order:
                 model = self._make_score_model(order, self._samples)
             steps += model.learn_steps(score, order.ranks[y], w, now)
-        changes = {"_order": order, "_score_model": model, "_n_samples": self._n_samples + 1}
-        changes |= {"_now": now, "_kind": moment.kind}
+        changes: dict[str, Any] = {"_order": order, "_score_model": model}
+        changes |= {"_n_samples": self._n_samples + 1, "_now": now, "_kind": moment.kind}
         steps += repeat(self._samples.popleft, n_old)
         steps += partial(self._samples.append, sample), partial(vars(self).update, changes)
         if kwargs or w != 1.0:
@@ -393,7 +387,8 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         features = [
-            [[pack(name), pack(value)] for name, value in s[0].items()] for s in self._samples
+            [[pack(name), _pack_value(value)] for name, value in s[0].items()]
+            for s in self._samples
         ]
         fields: Fields = {
             "order": pack(self._order.labels),
@@ -476,7 +471,25 @@ def _read_features(packed: Any) -> Features:
     """Return the features of a sample in a state, or raise."""
     pairs = [as_list(pair, "features", 2) for pair in as_list(packed, "features")]
     names = as_names([name for name, _ in pairs], "features", none=True)
-    return dict(zip(names, (unpack(value) for _, value in pairs), strict=True))
+    return dict(zip(names, (_unpack_value(value) for _, value in pairs), strict=True))
+
+
+def _pack_value(value: Any) -> Any:
+    """Return the value of a feature as JSON; of the zone of a `datetime` the offset is kept."""
+    if type(value) is not datetime:
+        return pack(value)
+    offset = value.utcoffset()
+    zone = None if offset is None else pack(offset)
+    return {"datetime": [value.replace(tzinfo=None).isoformat(), value.fold, zone]}
+
+
+def _unpack_value(packed: Any) -> Any:
+    """Return the argument of `_pack_value`, or raise."""
+    if not isinstance(packed, dict) or "datetime" not in packed:
+        return unpack(packed)
+    text, fold, offset = as_list(packed["datetime"], "a datetime", 3)
+    zone = None if offset is None else timezone(unpack(offset))
+    return datetime.fromisoformat(text).replace(tzinfo=zone, fold=fold)
 
 
 def _read_solution(packed: Any, arrays: Arrays, n_labels: int) -> Thresholds:
