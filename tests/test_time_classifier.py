@@ -511,6 +511,18 @@ def test_crafted_times_are_refused(every: int | None) -> None:
             )
 
 
+@pytest.mark.parametrize("part", ["streaming", "resolved", "staircase 0", "staircase 1"])
+def test_parts_with_later_clocks_are_refused(part: str) -> None:
+    model, later = windowed(every=7), windowed(every=7)
+    teach(model, 60.0 * np.arange(40))
+    teach(later, 60.0 * np.arange(40) + 1.0)
+    state, other = decode(model.to_bytes()), decode(later.to_bytes())
+    arrays = {**state.arrays, part: other.arrays[part]}
+    data = encode(state.kind, state.fields, arrays)
+    with pytest.raises(ValueError, match="`data`.*clocks must agree"):
+        ThresholdClassifier.from_bytes(data, regressor=model.regressor)
+
+
 def test_times_are_of_one_kind_inside() -> None:
     """A state whose parts have other times could not learn."""
     model = windowed()
