@@ -264,7 +264,7 @@ class DecisionClassifier(
         """
         self._check_label(y)
         moment = moment_of(self, x, t, self.time)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         raw = predict_again(self.classifier, x) if served is None else probabilities_in(served)
         if raw is not served and served is not None:
@@ -358,7 +358,7 @@ class DecisionClassifier(
             if t is None and self.time is None:
                 self._read_times(None, len(labels))  # raises
             times = times_of(X, len(labels), t, self.time, self._read_times)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         p, hits = self._p_positive_many(X, {}), np.array([y == self.pos_val for y in labels], bool)
         if p is None:

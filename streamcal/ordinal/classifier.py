@@ -258,7 +258,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
         w = as_weight(w)
         order = self._order.including(y)
         moment = moment_of(self, x, t, self.time)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         score = self._score(x, {})
         self._update_thresholds()
