@@ -519,7 +519,7 @@ def test_parts_with_later_clocks_are_refused(part: str) -> None:
     state, other = decode(model.to_bytes()), decode(later.to_bytes())
     arrays = {**state.arrays, part: other.arrays[part]}
     data = encode(state.kind, state.fields, arrays)
-    with pytest.raises(ValueError, match="`data`.*clocks must agree"):
+    with pytest.raises(ValueError, match=r"`data`.*clocks must agree"):
         ThresholdClassifier.from_bytes(data, regressor=model.regressor)
 
 
