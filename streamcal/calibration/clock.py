@@ -194,9 +194,9 @@ def as_times(t: Any, n_samples: int) -> Times:
             as_seconds(array[missing][0])  # raises
         return Times(seconds, kind)
     given, seconds = as_time_list(t, n_samples), np.empty(n_samples)
-    kind = read_moments(given, seconds)
-    if kind is not None:
-        return Times(seconds, kind)
+    found = read_moments(given, seconds)
+    if found is not None:
+        return Times(seconds, found)
     read = [as_seconds(time) for time in given]
     kinds = {kind: time for (_, kind), time in zip(read, t, strict=True)}
     if len(kinds) > 1:
