@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
+Flags = NDArray[np.uint8]
 
 STAKES: tuple[float, ...]
 
@@ -34,8 +34,8 @@ class ThresholdTests:
     def learn(
         self, place: int | None, confidence: float, answered: bool, wrong: bool, propensity: float
     ) -> None: ...
-    def state(self) -> tuple[list[int], Array, Array, Bytes, Bytes]: ...
+    def state(self) -> tuple[list[int], Array, Array, Flags, Flags]: ...
     def restore(
-        self, numbers: list[int], wealth: Array, gains: Array, firsts: Bytes, has_come: Bytes
+        self, numbers: list[int], wealth: Array, gains: Array, firsts: Flags, has_come: Flags
     ) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
