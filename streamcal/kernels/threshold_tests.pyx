@@ -247,7 +247,6 @@ cdef class ThresholdTests:
         cdef Py_ssize_t i, j, n = gains.shape[0], n_ahead = 0, room = LEAST_ROOM
         cdef double mean, best = self.share / (1.0 - self.share)
         cdef Hypothesis each
-        cdef double[:, ::1] checked = np.empty((wealth.shape[0], wealth.shape[1]))
         require(
             wealth.shape[0] == self.n_hypotheses and wealth.shape[1] == N_STAKES + 1,
             "each threshold must have the wealth of all stakes",
