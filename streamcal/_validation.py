@@ -7,7 +7,7 @@ position of the first bad value, so that its row in a file can be found.
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -408,6 +408,22 @@ def are_beside(label: Any, other: Any) -> bool:
     if isinstance(label, str) != isinstance(other, str):
         return False
     return not (isinstance(other, bool | np.bool_) and label != 0 and label != 1)
+
+
+def check_among(y: Any, labels: Collection[Any], name: str = "y", which: str = "predicted") -> None:
+    """Raise if a label can't be one beside any of those predicted: it would silently be wrong.
+
+    Examples
+    --------
+    >>> check_among(3, [1, 2])
+    >>> check_among("1", [1, 2])
+    Traceback (most recent call last):
+    ...
+    ValueError: `y` must be a label as those predicted, [1, 2], got '1'
+    """
+    if not any(are_beside(y, label) for label in labels):
+        among = shown(list(labels))
+        raise ValueError(f"`{name}` must be a label as those {which}, {among}, got {y!r}")
 
 
 def _not_beside(label: Any, pos_val: Any) -> ValueError:

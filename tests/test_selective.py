@@ -670,7 +670,7 @@ def test_bad_samples_change_nothing() -> None:
             model.learn_one(binary(0.99), True, propensity=None if model is plain else 1.0)
     assert audited.predict_one(binary(0.99)) is True
     before = [model.to_bytes() for model in (plain, audited)]
-    for y in (None, float("nan"), [True]):
+    for y in (None, float("nan"), [True], "yes", 2):
         with pytest.raises((TypeError, ValueError), match="`y` must be"):
             plain.learn_one(binary(0.9), y)
     with pytest.raises(TypeError, match="`served` must be"):

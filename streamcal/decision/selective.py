@@ -28,6 +28,7 @@ from streamcal._validation import (
     as_propensity,
     as_share,
     as_weight,
+    check_among,
     check_beside,
     check_choice,
     check_count,
@@ -214,8 +215,9 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     ``floor``, answers without `ask_one`. How late their labels are, and which of these never come,
     must not depend on the sample, nor on whether its answer was wrong.
 
-    If many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since the label of one came,
-    all samples are asked for, until one comes: without audits of answers nothing can be promised.
+    With ``confidence``, if many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since
+    the label of one came, all samples are asked for, until one comes: without audits of answers
+    nothing can be promised. Without it W grows with each answer that has no label.
 
     A classifier that knows fewer than two labels has no answer. Combinations of values after the
     first 10,000 are not answered. The formulas are in `streamcal.decision.promises`.
@@ -443,6 +445,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             answered = served.answer is not None
             if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
                 kwargs["served"] = served.served
+        if label is not None:
+            check_among(y, (label,))
         chance = self._as_propensity(propensity, answered=answered)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance

@@ -12,10 +12,10 @@ from river.metrics.base import ClassificationMetric
 
 from streamcal._state.clone import Cloned
 from streamcal._validation import (
-    are_beside,
     as_probability,
     as_vector,
     as_weight,
+    check_among,
     check_beside,
     check_choice,
     check_label,
@@ -143,19 +143,11 @@ def as_class_events(
     """
     if not isinstance(y_pred, dict):
         raise TypeError(f"`y_pred` must be a dict for `multiclass='classwise'`, got {y_pred!r}")
-    _check_among(y_true, y_pred)
+    check_among(y_true, y_pred, "y_true", "of `y_pred`")
     return {
         label: (as_probability(y_pred.get(label, 0.0), "y_pred"), bool(label == y_true))
         for label in dict.fromkeys([*y_pred, y_true, *labels])
     }
-
-
-def _check_among(y_true: Any, labels: Iterable[Any]) -> None:
-    """Raise if the true label can't be one beside any of the predicted ones."""
-    if not any(are_beside(y_true, label) for label in labels):
-        raise ValueError(
-            f"`y_true` must be a label as those of `y_pred`, {list(labels)}, got {y_true!r}"
-        )
 
 
 def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
@@ -174,7 +166,7 @@ def as_event(y_true: Any, y_pred: Any, pos_val: Any) -> tuple[float, bool]:
     if isinstance(y_pred, dict):
         if pos_val is None:
             valid = {label: as_probability(p, "y_pred") for label, p in y_pred.items()}
-            _check_among(y_true, valid)
+            check_among(y_true, valid, "y_true", "of `y_pred`")
             top = max(valid, key=valid.__getitem__)
             return valid[top], bool(y_true == top)
         if pos_val not in y_pred:  # river's models leave out labels that they have not seen
