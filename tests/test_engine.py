@@ -398,7 +398,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be a string, number.*", join),
         ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be a string, number.*", join),
         (0.5, TypeError, "must be an Event or a tuple like it, .*, got 0.5", None),
-        ((0.5,) * 10, TypeError, "must be an Event or a tuple like it, .*", None),
+        ((0.5,) * 11, TypeError, "must be an Event or a tuple like it, .*", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()

@@ -11,9 +11,10 @@ random, it is that of the mean of the observed values alone, times 1 − (1 − 
 Bates, Fannjiang, Jordan and Zrnic 2023, *Prediction-powered inference*, Science 382; with the
 coefficients of Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453.)
 
-*Intervals.* For one look, the fit of all decisions so far and the central limit theorem. For every
-instant, the fit of the decisions before each one, and a confidence sequence of bounded numbers
-(`streamcal.kernels.mean_bounds`).
+*Intervals.* For one look, the fit of all decisions so far, and Student's t with (Σ w)² / Σ w²
+observed values, w = 1 / π, less one for each fitted coefficient. There is no fit before 50 of them.
+For every instant, the fit of the decisions before each one, and a confidence sequence of bounded
+numbers (`streamcal.kernels.mean_bounds`).
 """
 
 import math
@@ -21,7 +22,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from streamcal._locked import Locked
 from streamcal._state import Arrays, Fields, Stateful, array_of, require, restore
@@ -160,9 +160,7 @@ class AuditedMean(Locked, Stateful):
         sums = self._sums
         if sums.n_observed < 2.0:
             return self.low, self.high
-        mean, deviation = sums.estimate()
-        mean += self.low
-        half = float(ndtri(1.0 - self.alpha / 2.0)) * deviation
+        mean, half = self.low + sums.estimate()[0], sums.half_width(self.alpha, self._length)
         return self._within(mean - half), self._within(mean + half)
 
     @property

@@ -202,6 +202,8 @@ class AuditedMetric(Locked, Stateful):
             if sums.n and sums.n_observed < 2.0 and form.slopes[decision].any():
                 return form.low, form.high
             mean, deviation = _mean(sums)
+            if sums.n_observed >= 2.0:
+                deviation = sums.half_width(self.alpha) / math.sqrt(q)
             if sums.n_observed and sums.wv in (0.0, sums.w):
                 # Of k equal labels: greater shares of others have a chance below alpha / 2.
                 share = (math.log(2.0) - math.log(self.alpha)) * sums.q / sums.w**2
