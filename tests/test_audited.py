@@ -502,9 +502,13 @@ def test_a_label_that_was_not_asked_for_is_not_learned(tmp_path: Path, late: boo
 def test_a_sink_must_take_what_it_gets() -> None:
     events, taken = [Event(0.5, id=1)], []
     given = {"join": LabelJoin(5), "sampler": AuditSampler(0.5, secret="s")}
-    with pytest.raises(TypeError, match=r"`sink` must be a function of \(offset, predictions, asked"):
+    with pytest.raises(
+        TypeError, match=r"`sink` must be a function of \(offset, predictions, asked"
+    ):
         run(events, PlattCalibrator(), lambda at, p: taken.append(at), None, **given)
-    with pytest.raises(TypeError, match=r"`sink` must be .* without a `sampler`, got one of \(a, b"):
+    with pytest.raises(
+        TypeError, match=r"`sink` must be .* without a `sampler`, got one of \(a, b"
+    ):
         run(events, PlattCalibrator(), lambda a, b, c: taken.append(a), None)
     assert not taken
     run(events, PlattCalibrator(), lambda *all_of_it: taken.append(all_of_it), None, **given)

@@ -196,7 +196,9 @@ class EventBatch:
             np.array(late).reshape(-1, 2),
         )
 
-    def _audit(self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float) -> "_Audited":
+    def _audit(
+        self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float
+    ) -> "_Audited":
         """Return the propensity of a served event, and whether its label is asked for."""
         first = join.find(event.id)  # a retry has its answer, also if the sampler has forgotten it
         if first is not None and first.propensity is not None:
