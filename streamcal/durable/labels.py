@@ -122,8 +122,9 @@ class LabelJoin(Stateful):
     --------
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
-    >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None, t=None, propensity=None, asked=None)
+    >>> sample = join.add(Event(float("nan"), y=1.0, id="a"))
+    >>> sample.score, sample.y, sample.id
+    (0.7, 1.0, 'a')
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
