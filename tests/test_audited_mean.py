@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, stdtrit
 
-from streamcal.monitoring import AuditedMean
+from streamcal.monitoring import AuditedMean, AuditedMetric
 
 SHARE = 0.05
 
@@ -126,6 +126,18 @@ def test_any_range_of_values() -> None:
     low, high = mean.interval_once
     assert low < losses.mean() < high
     assert 0.0 <= mean.interval_always[0] < losses.mean() < mean.interval_always[1] <= 4.0
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-17, 0.999999, 1.0 - 1e-16])
+def test_any_alpha_has_intervals(alpha: float) -> None:
+    mean, metric = AuditedMean(alpha), AuditedMetric("f1", alpha)
+    for _ in range(30):
+        mean.update(0.0, 0.0, 0.5)
+        metric.update(0.7, 1, 0.5)
+        metric.update(0.2, 0, 0.5)
+    for low, high in (mean.interval_once, metric.interval_once, metric.interval_always):
+        assert 0.0 <= low <= high <= 1.0
+    assert mean.interval_once == (0.0, 0.0)
 
 
 def test_before_anything_is_known() -> None:

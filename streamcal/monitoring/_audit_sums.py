@@ -11,6 +11,7 @@ from streamcal._state.checks import require
 from streamcal._validation import MOST_COUNT
 
 _FEWEST = 50.0  # observed values, for a fit; with fewer, its errors make intervals too narrow
+_LARGEST = 1e12  # quantile: with it, an interval is the whole range
 _ROUNDED = 1e-6  # by how much rounding may change a sum, in a state
 
 
@@ -121,5 +122,7 @@ class AuditSums(NamedTuple):
         of_terms = deviation * deviation * k / freedom
         extreme = max(most * self.m - self.mm, 0.0) / self.n * (self.q / self.w) / self.n
         unseen = (math.log(2.0) - math.log(alpha)) / k * extreme
-        quantile = float(stdtrit(freedom, 1.0 - alpha / 2.0))
+        quantile = -float(stdtrit(freedom, alpha / 2.0))
+        if not 0.0 <= quantile <= _LARGEST:  # also -inf, where SciPy finds none
+            quantile = _LARGEST
         return quantile * math.sqrt(max(of_terms, unseen))

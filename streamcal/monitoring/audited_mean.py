@@ -55,7 +55,7 @@ class AuditedMean(Locked, Stateful):
     Decisions may depend on each other in any way, as long as the propensity of each is the
     probability, given all before, that its value is observed; and the value is added together with
     the decision. `interval_always` holds for the mean of the expected values up to now, at all
-    times together; `interval_once` holds at one time that was chosen before, for large n.
+    times together; `interval_once` holds at one time that was chosen before, nearly.
 
     Precision, recall and F1 are ratios, see `AuditedMetric`.
 
@@ -153,9 +153,12 @@ class AuditedMean(Locked, Stateful):
 
     @property
     def interval_once(self) -> tuple[float, float]:
-        """Ends of the interval for one look, by the central limit theorem.
+        """Ends of the interval for one look, by Student's t.
 
-        It is the whole range with fewer than two observed values.
+        It is the whole range with fewer than two observed values. At a nominal 90 % it holds in 88
+        to 100 % of cases with 5 to 30 observed values, and in 80 to 94 % with 100
+        (``benchmarks/audited_intervals.py --decisions 600``). It holds less often if fewer than
+        five of the observed values are of a kind that matters, such as rare ones.
         """
         sums = self._sums
         if sums.n_observed < 2.0:
