@@ -699,3 +699,18 @@ def test_a_propensity_that_does_not_fit(tmp_path: Path, options: list[str], mess
     assert result.exit_code != 0
     assert message in " ".join(result.output.split())
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_huge_weights_leave_weights_that_are_numbers() -> None:
+    """All rows of the mixture that have a prior may be ruled out by one sample."""
+    learner, sure = AuditedCalibrator(PlattCalibrator(), floor=0.1), 0.9999999999999999
+    ticket = learner.serve_one(1.0).ticket
+    learner.learn_one(0.0, 1.0, 1e60, propensity=1.0)
+    learner.learn_one(sure, 0.0, 3.0, propensity=1.0)
+    learner.learn_one(1.0, 1.0, 1e60, ticket=ticket, propensity=1.0)
+    for score, y in ((sure, 0.0), (sure, 1.0), (0.1, 0.0), (1e-300, 1.0)):
+        learner.learn_one(score, y, 1e-60, propensity=1.0)
+    learner.learn_one(0.9, 0.0, 1e60, propensity=1.0)
+    assert sum(learner.weights.values()) == pytest.approx(1.0)
+    assert 0.0 <= learner.predict_one(0.5) <= 1.0
+    assert AuditedCalibrator.from_bytes(learner.to_bytes()).weights == learner.weights

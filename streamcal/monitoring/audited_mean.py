@@ -76,7 +76,7 @@ class AuditedMean(Locked, Stateful):
     >>> [round(bound, 3) for bound in plain.interval_once]
     [0.477, 0.528]
     >>> [round(bound, 2) for bound in share.interval_always]
-    [0.45, 0.53]
+    [0.45, 0.54]
     """
 
     def __init__(

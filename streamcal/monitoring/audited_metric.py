@@ -85,7 +85,7 @@ class AuditedMetric(Locked, Stateful):
     >>> round(recall.value, 3), round(low, 3), round(high, 3)
     (0.808, 0.787, 0.829)
     >>> [round(bound, 2) for bound in recall.interval_always]
-    [0.76, 0.87]
+    [0.75, 0.86]
     """
 
     def __init__(
