@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streamcal._advice import about_number, shown
 from streamcal._validation import as_vector, as_within
+from streamcal.calibration.tickets import Prediction
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
@@ -162,7 +163,9 @@ class EventBatch:
         for end, event in enumerate(self._events, self._offset + 1):
             served, asked = None, None  # what comes with a label is not used
             if not math.isnan(event.score):
-                served = keyed.serve_one(event.key, float(event.score), x=event.x)
+                served = _served_before(join, event)
+                if served is None:
+                    served = keyed.serve_one(event.key, float(event.score), x=event.x)
                 if self._all.sampler is not None and _is_open(event):
                     audit = self._audit(self._all.sampler, join, event, served.value)
                     event, asked = event._replace(propensity=audit.propensity), audit.asked
@@ -259,6 +262,18 @@ def _end_of(source: Any) -> int | None:
     if callable(getattr(source, "end", None)):
         return int(source.end())
     return len(source) if hasattr(source, "__len__") else None
+
+
+def _served_before(join: LabelJoin, event: Event) -> Prediction | None:
+    """Return what was served for an event that comes again, such as a retry; None for others.
+
+    To serve it again would count its score again, for a calibrator that learns from scores.
+    """
+    first = join.find(event.id)
+    if first is None or not math.isnan(event.y):
+        return None
+    same = (first.score, first.key, first.x) == (event.score, event.key, event.x)
+    return first.served if same else None
 
 
 class _Audited(NamedTuple):

@@ -114,7 +114,8 @@ class LabelJoin(Stateful):
 
     Notes
     -----
-    An id may be used again a horizon after its first event. An event that has both score and label
+    A score that comes again under the id of one that waits is answered by `run` as before. An id
+    may be used again a horizon after its first event. An event that has both score and label
     is complete; its id is not used. Weight, key, fields and propensity of a sample are those of the
     event with its score. Its time ``t`` is that of the event that came last: what waits keeps none.
 
