@@ -703,7 +703,7 @@ def test_a_propensity_that_does_not_fit(tmp_path: Path, options: list[str], mess
 
 def test_huge_weights_leave_weights_that_are_numbers() -> None:
     """All rows of the mixture that have a prior may be ruled out by one sample."""
-    learner, sure = AuditedCalibrator(PlattCalibrator(), floor=0.1), 0.9999999999999999
+    learner, sure = AuditedCalibrator(PlattCalibrator(), floor=0.1), 1.0 - 1e-16
     ticket = learner.serve_one(1.0).ticket
     learner.learn_one(0.0, 1.0, 1e60, propensity=1.0)
     learner.learn_one(sure, 0.0, 3.0, propensity=1.0)
