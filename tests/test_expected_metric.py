@@ -373,3 +373,21 @@ def test_another_label_takes_the_place_of_one_that_came_after_the_window() -> No
 
     assert told(0, 1).interval == told(1).interval != told(0).interval
     assert not told(1).add_label("never added", 1)
+
+
+def test_an_interval_is_wider_if_probabilities_are_too_sure_on_both_sides() -> None:
+    """Their sums are nearly right among equal decisions; their slope is not."""
+    held, n_draws = 0, 100
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        q = expit(rng.normal(-1.0, 1.5, 900))
+        y = (rng.random(900) < q).astype(float)
+        p = expit(1.5 * logit(q))
+        metric = ExpectedMetric("brier", window=300)
+        for i in range(900):
+            metric.add(i, p[i])
+        for i in range(300, 600):  # they come after the window
+            metric.add_label(i, y[i])
+        low, high = metric.interval
+        held += low <= float(np.mean((y - p)[-300:] ** 2)) <= high
+    assert held / n_draws >= 0.7

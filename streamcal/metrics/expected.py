@@ -447,13 +447,20 @@ def _miscalibration(p: Vector, y: Vector, chosen: NDArray[np.bool_]) -> float:
 
     The sums of y − p among the samples with decision 1 and with decision 0, each divided by its
     standard deviation, are about normal if the probabilities are right. The sum of their squares
-    then exceeds its mean, 2, in 37 % of cases.
+    then exceeds its mean, 2, in 37 % of cases. So is the sum of y − p times the log-odds, less their
+    mean, which is that of a wrong slope; its square exceeds 2 in 16 %.
     """
     total = 0.0
     for among in (chosen, ~chosen):
         variance = float(np.sum(p[among] * (1.0 - p[among])))
         if difference := float(np.sum(y[among] - p[among])):
             total += difference**2 / variance if variance else math.inf
+    variances = p * (1.0 - p)
+    if (sum_of_variances := float(variances.sum())) > 0.0:
+        x = _log_odds(p)
+        x -= float(variances @ x) / sum_of_variances
+        if (variance := float(variances @ (x * x))) > 0.0:
+            total = max(total, float((y - p) @ x) ** 2 / variance)
     return math.sqrt(max(1.0, total / 2.0))
 
 
