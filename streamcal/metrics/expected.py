@@ -447,8 +447,8 @@ def _miscalibration(p: Vector, y: Vector, chosen: NDArray[np.bool_]) -> float:
 
     The sums of y − p among the samples with decision 1 and with decision 0, each divided by its
     standard deviation, are about normal if the probabilities are right. The sum of their squares
-    then exceeds its mean, 2, in 37 % of cases. So is the sum of y − p times the log-odds, less their
-    mean, which is that of a wrong slope; its square exceeds 2 in 16 %.
+    then exceeds its mean, 2, in 37 % of cases. So is the sum of y − p times the log-odds, less
+    their mean, which tells of a wrong slope; its square exceeds 2 in 16 %.
     """
     total = 0.0
     for among in (chosen, ~chosen):
