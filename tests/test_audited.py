@@ -453,6 +453,68 @@ def test_a_sampler_is_not_asked_about_a_label_that_is_there() -> None:
     assert run(known, audited, sink, None, join=LabelJoin(9), sampler=sampler) == 20
 
 
+@pytest.mark.parametrize("calibrator", [AuditedCalibrator(floor=FLOOR), PlattCalibrator()])
+def test_a_sampler_leaves_out_what_is_always_labelled(calibrator: Any) -> None:
+    join, sampler = LabelJoin(99), AuditSampler(0.1, secret="s", floor=FLOOR)
+    asked: list[bool] = []
+
+    def sink(_offset: int, _values: Any, asks: Any) -> None:
+        asked.extend(asks.tolist())
+
+    always = [Event(0.9, id=("always", i), propensity=1.0) for i in range(20)]
+    # A retry that does not say so again is left out, too.
+    run([*always, Event(0.9, id=("always", 0))], calibrator, sink, None, join=join, sampler=sampler)
+    assert sampler.n_samples == sum(asked) == 0
+    keyed = KeyedCalibrator(calibrator)
+    labels = [Event(math.nan, y=1.0, id=event.id) for event in always]
+    run([*always, *labels], keyed, sink, None, join=LabelJoin(99), sampler=sampler)
+    assert keyed.snapshot(None).n_samples == 20
+    bad = [Event(0.9, id=1, propensity=1.5)]
+    with pytest.raises(ValueError, match=r"event 0: `propensity` must .*, got 1.5"):
+        run(bad, calibrator, sink, None, join=join, sampler=sampler)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_label_that_was_not_asked_for_is_not_learned(tmp_path: Path, late: bool) -> None:
+    """Who complains, for example, has another label more often than others of this score."""
+    n, sampler = 200, AuditSampler(0.2, secret="s", floor=FLOOR)
+    scores = [Event(0.5, id=i) for i in range(n)]
+    labels = [Event(math.nan, y=1.0, id=i) for i in range(n)]
+
+    def ignore(*_given: Any) -> None:
+        pass
+
+    audited, platt = AuditedCalibrator(floor=FLOOR), PlattCalibrator()
+    first, second = (scores, labels) if late else (labels, scores)
+    with Store(tmp_path / "run.db") as store:
+        keyed = KeyedCalibrator(audited, store=store)
+        run(first, keyed, ignore, store, join=LabelJoin(1_000), sampler=sampler)
+    with Store(tmp_path / "run.db") as store:  # another process
+        keyed = KeyedCalibrator(audited, store=store)
+        with pytest.warns(UserWarning, match=r"labels were not learned: `sampler` had not asked"):
+            run([*first, *second], keyed, ignore, store, join=LabelJoin(1_000), sampler=sampler)
+        assert keyed.snapshot(None).n_samples == sampler.n_asked < n
+    keyed = KeyedCalibrator(platt)  # it needs no propensities
+    run([*first, *second], keyed, ignore, None, join=LabelJoin(1_000), sampler=sampler)
+    assert keyed.snapshot(None).n_samples == n
+
+
+def test_a_sink_must_take_what_it_gets() -> None:
+    events, taken = [Event(0.5, id=1)], []
+    given = {"join": LabelJoin(5), "sampler": AuditSampler(0.5, secret="s")}
+    with pytest.raises(
+        TypeError, match=r"`sink` must be a function of \(offset, predictions, asked"
+    ):
+        run(events, PlattCalibrator(), lambda at, p: taken.append(at), None, **given)
+    with pytest.raises(
+        TypeError, match=r"`sink` must be .* without a `sampler`, got one of \(a, b"
+    ):
+        run(events, PlattCalibrator(), lambda a, b, c: taken.append(a), None)
+    assert not taken
+    run(events, PlattCalibrator(), lambda *all_of_it: taken.append(all_of_it), None, **given)
+    assert len(taken[0]) == 3
+
+
 @pytest.mark.parametrize("secret", ["a", "g"])
 def test_a_retry_asks_the_same_when_the_sampler_has_forgotten_it(secret: str) -> None:
     events = [Event(0.5, id="r"), *(Event(0.5, id=i) for i in range(30)), Event(0.5, id="r")]
@@ -637,3 +699,18 @@ def test_a_propensity_that_does_not_fit(tmp_path: Path, options: list[str], mess
     assert result.exit_code != 0
     assert message in " ".join(result.output.split())
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_huge_weights_leave_weights_that_are_numbers() -> None:
+    """All rows of the mixture that have a prior may be ruled out by one sample."""
+    learner, sure = AuditedCalibrator(PlattCalibrator(), floor=0.1), 1.0 - 1e-16
+    ticket = learner.serve_one(1.0).ticket
+    learner.learn_one(0.0, 1.0, 1e60, propensity=1.0)
+    learner.learn_one(sure, 0.0, 3.0, propensity=1.0)
+    learner.learn_one(1.0, 1.0, 1e60, ticket=ticket, propensity=1.0)
+    for score, y in ((sure, 0.0), (sure, 1.0), (0.1, 0.0), (1e-300, 1.0)):
+        learner.learn_one(score, y, 1e-60, propensity=1.0)
+    learner.learn_one(0.9, 0.0, 1e60, propensity=1.0)
+    assert sum(learner.weights.values()) == pytest.approx(1.0)
+    assert 0.0 <= learner.predict_one(0.5) <= 1.0
+    assert AuditedCalibrator.from_bytes(learner.to_bytes()).weights == learner.weights

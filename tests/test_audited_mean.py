@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import expit, stdtrit
 
-from streamcal.monitoring import AuditedMean
+from streamcal.monitoring import AuditedMean, AuditedMetric
 
 SHARE = 0.05
 
@@ -72,12 +72,32 @@ def test_wrong_predictions_and_unequal_propensities_leave_it_unbiased() -> None:
     assert abs(np.mean(errors)) < 3.0 * np.std(errors) / math.sqrt(n_draws)
 
 
+@pytest.mark.parametrize("n_audits", [5, 10, 17, 30])
+@pytest.mark.parametrize("kind", ["base rate", "log loss", "by score"])
+def test_one_look_at_few_audits_holds(n_audits: int, kind: str) -> None:
+    held, n_draws, top = 0, 150, 7.0 if kind == "log loss" else 1.0
+    for seed in range(n_draws):
+        p, y, _ = stream(2.0, 20 * n_audits, seed)
+        pi = np.full(len(p), SHARE)
+        if kind == "by score":
+            pi = np.where(np.abs(p - 0.5) < 0.2, 4.0 * SHARE, 0.4 * SHARE)
+        predicted, values = p, y
+        if kind == "log loss":
+            q = p.clip(0.001, 0.999)
+            predicted = -q * np.log(q) - (1.0 - q) * np.log(1.0 - q)
+            values = -np.log(np.where(y == 1.0, q, 1.0 - q))
+        observed = np.random.default_rng(seed + 1_000).random(len(p)) < pi
+        low, high = audited(predicted, values, observed, pi, high=top, floor=0.01).interval_once
+        held += low <= values.mean() <= high
+    assert held / n_draws >= 0.85  # with a fit from ten audits on, and normal quantiles: 0.55 up
+
+
 def test_with_all_values_it_is_their_mean() -> None:
     p, y, _ = stream(1.0, 500, 0)
     mean = audited(p, y, np.ones(500, bool), np.ones(500))
     assert mean.mean == pytest.approx(y.mean())
     low, high = mean.interval_once
-    assert high - low == pytest.approx(2.0 * 1.6449 * y.std() / math.sqrt(500), rel=1e-4)
+    assert high - low == pytest.approx(2.0 * stdtrit(498, 0.95) * y.std() / math.sqrt(498))
 
 
 def test_the_estimate_is_that_of_the_terms() -> None:
@@ -93,7 +113,9 @@ def test_the_estimate_is_that_of_the_terms() -> None:
     terms = g + np.where(observed, (y - g) / pi, 0.0)
     assert mean.mean == pytest.approx(terms.mean())
     low, high = mean.interval_once
-    assert (high - low) / 2.0 == pytest.approx(1.6448536 * terms.std() / 20.0)
+    k = w.sum() ** 2 / (w @ w)
+    deviation = terms.std() * math.sqrt(k / (k - 2.0))
+    assert (high - low) / 2.0 == pytest.approx(stdtrit(k - 2.0, 0.95) * deviation / 20.0)
 
 
 def test_any_range_of_values() -> None:
@@ -104,6 +126,18 @@ def test_any_range_of_values() -> None:
     low, high = mean.interval_once
     assert low < losses.mean() < high
     assert 0.0 <= mean.interval_always[0] < losses.mean() < mean.interval_always[1] <= 4.0
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-17, 0.999999, 1.0 - 1e-16])
+def test_any_alpha_has_intervals(alpha: float) -> None:
+    mean, metric = AuditedMean(alpha), AuditedMetric("f1", alpha)
+    for _ in range(30):
+        mean.update(0.0, 0.0, 0.5)
+        metric.update(0.7, 1, 0.5)
+        metric.update(0.2, 0, 0.5)
+    for low, high in (mean.interval_once, metric.interval_once, metric.interval_always):
+        assert 0.0 <= low <= high <= 1.0
+    assert mean.interval_once == (0.0, 0.0)
 
 
 def test_before_anything_is_known() -> None:

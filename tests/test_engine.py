@@ -26,6 +26,7 @@ from streamcal import (
     SegmentCalibrator,
     VennAbersCalibrator,
 )
+from streamcal.calibration import PriorShiftCalibrator
 from streamcal.calibration.tickets import Prediction, Ticket
 from streamcal.durable.engine import run
 from streamcal.durable.errors import StoreError
@@ -398,7 +399,7 @@ def test_a_bad_event_stops_before_its_batch(tmp_path: Path) -> None:
         ((0.5, NAN, 1.0, None, ["id"]), TypeError, "`id` must be a string, number.*", join),
         ((0.5, NAN, 1.0, None, len), TypeError, "`id` must be a string, number.*", join),
         (0.5, TypeError, "must be an Event or a tuple like it, .*, got 0.5", None),
-        ((0.5,) * 10, TypeError, "must be an Event or a tuple like it, .*", None),
+        ((0.5,) * 11, TypeError, "must be an Event or a tuple like it, .*", None),
     ]
     for n, (event, error, message, joined) in enumerate(bad):
         received.clear()
@@ -728,6 +729,34 @@ def test_what_comes_twice_counts_once() -> None:
     answers = [join.add(e) for e in (score(1, 0.2), score(1, 0.3), label(1), label(1), score(1))]
     assert [answer.score if answer else None for answer in answers] == [None, None, 0.2, None, None]
     assert (join.n_joined, join.n_duplicates, join.n_waiting) == (1, 3, 0)
+
+
+def test_a_retry_is_answered_as_before_and_its_score_counts_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    known = [Event(float(p), float(rng.random() < p)) for p in rng.random(200)]
+    asked = [Event(0.9, id="r", key=("a", 1)), Event(0.9, id="s", key=("a", 1))]
+    retries = [asked[0]] * 50
+    other = [asked[0]._replace(score=0.8), asked[0]._replace(key="b")]
+
+    def answers(events: Any, path: Path, parts: int = 1) -> tuple[list[float], Any]:
+        values: list[float] = []
+        for part in range(1, parts + 1):  # each run is a new process
+            with Store(path) as store:
+                keyed = KeyedCalibrator(PriorShiftCalibrator(PlattCalibrator()), store=store)
+                until = events[: len(events) * part // parts]
+                run(until, keyed, lambda _, p: values.extend(p), store, join=LabelJoin(999))
+                last = keyed.snapshot(("a", 1)).predict_one(0.5)
+        return values, last
+
+    known = [event._replace(key=("a", 1)) for event in known]
+    once, without = answers([*known, *asked], tmp_path / "once.db")
+    for parts in (1, 7):
+        events = [*known, *asked, *retries]
+        values, last = answers(events, tmp_path / f"{parts}.db", parts)
+        assert values == [*once, *once[-2:-1] * len(retries)]
+        assert last == without
+    values, _ = answers([*known, *asked, *other], tmp_path / "other.db")
+    assert values[-2] != values[-4] != values[-1]
 
 
 def test_what_waits_is_found_by_its_id() -> None:

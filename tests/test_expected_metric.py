@@ -330,3 +330,64 @@ def test_bad_parameters_are_named(name: str) -> None:
 def test_an_empty_window_has_no_expectation() -> None:
     with pytest.raises(ValueError, match="a prediction must be added first"):
         ExpectedMetric().expected()
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "precision", "auc", "brier"])
+@pytest.mark.parametrize("sure", [0.0, 1e-9, 1e-3])
+def test_known_labels_contradict_probabilities_that_are_too_sure(metric: str, sure: float) -> None:
+    """Of probabilities of 0 and 1 no quantile has a width; a fifth of their labels are others."""
+    held, n_draws = 0, 60
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        p = np.where(rng.random(200) < 0.4, 1.0 - sure, sure)
+        y = np.where(rng.random(200) < 0.2, p < 0.5, p > 0.5).astype(float)
+        known = rng.random(200) < 0.5
+        seen = np.where(known, y, np.nan)
+        value, low, high = expected_metric(p, seen, metric)
+        assert low <= value <= high
+        truth = roc_auc_score(y, p) if metric == "auc" else value_of(metric, p, y, p >= 0.5)
+        held += low <= truth <= high
+    assert held / n_draws >= 0.85
+    assert expected_metric([1.0] * 50, [0] * 25 + [None] * 25, "accuracy")[1:] == (0.0, 0.5)
+
+
+def test_labels_that_came_after_the_window_contradict_it_too() -> None:
+    metric = ExpectedMetric("accuracy", window=50)
+    for i in range(100):
+        metric.add(i, 1.0)
+    assert metric.expected()[1:] == (1.0, 1.0)
+    for i in range(25):
+        assert not metric.add_label(i, 0)
+    assert metric.expected()[1:] == (0.0, 1.0)
+
+
+def test_another_label_takes_the_place_of_one_that_came_after_the_window() -> None:
+    def told(*labels: int) -> ExpectedMetric:
+        metric = ExpectedMetric("accuracy", window=20)
+        for i in range(40):
+            metric.add(i, 0.9)
+        for i in range(20):
+            for y in labels:
+                assert not metric.add_label(i, y)
+        return metric
+
+    assert told(0, 1).interval == told(1).interval != told(0).interval
+    assert not told(1).add_label("never added", 1)
+
+
+def test_an_interval_is_wider_if_probabilities_are_too_sure_on_both_sides() -> None:
+    """Their sums are nearly right among equal decisions; their slope is not."""
+    held, n_draws = 0, 100
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        q = expit(rng.normal(-1.0, 1.5, 900))
+        y = (rng.random(900) < q).astype(float)
+        p = expit(1.5 * logit(q))
+        metric = ExpectedMetric("brier", window=300)
+        for i in range(900):
+            metric.add(i, p[i])
+        for i in range(300, 600):  # they come after the window
+            metric.add_label(i, y[i])
+        low, high = metric.interval
+        held += low <= float(np.mean((y - p)[-300:] ** 2)) <= high
+    assert held / n_draws >= 0.7

@@ -13,8 +13,9 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from river import linear_model, tree
+from river import base, linear_model, tree
 
 from streamcal import (
     AnytimeCalibrator,
@@ -320,6 +321,43 @@ def test_a_prediction_waits_until_its_label_is_learned(act: Any, learned: list[A
         for x in (A, B, C, LATEST):
             wanted = None if x in gone else expected[x["a"]]
             assert ticket_of(model, x) == wanted, f"at {k}: {x}"
+
+
+@pytest.mark.parametrize("labels", [(False, True), ("a", "b", "c")])
+def test_a_score_counts_once_although_its_prediction_is_interrupted(labels: Any) -> None:
+    """`PriorShiftCalibrator` counts a prediction when the next one is made, and is retried."""
+
+    class Model(base.Classifier):
+        def learn_one(self, x: Any, y: Any) -> None:
+            pass
+
+        def predict_proba_one(self, x: Any) -> Any:
+            rest = (1.0 - x["p"]) / (len(labels) - 1)
+            return {label: x["p"] if label == labels[-1] else rest for label in labels}
+
+    model = CalibratedClassifier(Model(), PriorShiftCalibrator(PlattCalibrator()))
+    rng = np.random.default_rng(0)
+    for i in range(130):
+        p = float(rng.random())
+        model.learn_one({"p": p}, labels[-1] if rng.random() < p else labels[i % 2 - 2])
+
+    def start() -> Any:
+        twin = copy.deepcopy(model)
+        twin.predict_proba_one({"p": 0.9})
+        return twin
+
+    def prior_after(twin: Any) -> Any:
+        twin.predict_proba_one({"p": 0.2})
+        twin.predict_proba_one({"p": 0.4})
+        return [each.prior for each in twin.calibrators.values()]
+
+    without, whole = prior_after(start()), start()
+    n_points, _ = points_of(lambda: whole.predict_proba_one({"p": 0.8}))
+    expected = [without, prior_after(whole)]
+    for k in range(n_points):
+        twin = start()
+        interrupt(lambda twin=twin: twin.predict_proba_one({"p": 0.8}), k, InterruptionError())
+        assert prior_after(twin) in expected, f"at {k}"
 
 
 def read_bytes(_: Path) -> Callable[[], Any]:

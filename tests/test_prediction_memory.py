@@ -54,8 +54,9 @@ def taken(memory: PredictionMemory, x: Any, make_tickets: Any) -> Any:
     return found.prediction
 
 
-def no_ticket(raw: Any, features: Any) -> None:
+def no_ticket(raw: Any, features: Any) -> Any:
     """Return no ticket, as calibrators that make none."""
+    return None, ()
 
 
 def as_lists(tickets: Any) -> dict[Any, Any]:
@@ -641,8 +642,8 @@ def test_predictions_of_many_labels_take_little_memory() -> None:
     raw = dict.fromkeys(range(n), 0.01)
     tracemalloc.start()
     for i in range(20):
-        memory.add({"x": i}, Remembered(dict(raw), None, 0), lambda raw, features: ticket)
-    memory.store_latest(lambda raw, features: ticket)
+        memory.add({"x": i}, Remembered(dict(raw), None, 0), lambda raw, features: (ticket, ()))
+    memory.store_latest(lambda raw, features: (ticket, ()))
     size = tracemalloc.get_traced_memory()[0] / 20
     tracemalloc.stop()
     assert len(memory) == 20

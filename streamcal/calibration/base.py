@@ -125,6 +125,12 @@ class Calibrator(Timed, Stateful, Cloned, ABC):
         """
         return Prediction(self.predict_one(score, **self._given_x(x)), None)
 
+    def _serve_steps(
+        self, score: float, x: FieldValues | None = None
+    ) -> tuple[Prediction, Sequence[Step]]:
+        """Return `serve_one`, and what it still has to change, as steps for `do_all`."""
+        return self.serve_one(score, **self._given_x(x)), ()
+
     @abstractmethod
     def _check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
         """Return labels as floats of shape ``(n_samples,)``, or raise ``ValueError``."""

@@ -309,6 +309,16 @@ class PriorShiftCalibrator(TwoMaps):
             self._shares = self._shares.after_score(p)
         return served
 
+    def _serve_steps(
+        self, score: float, x: FieldValues | None = None
+    ) -> tuple[Prediction, Sequence[Step]]:
+        if type(self).serve_one is not PriorShiftCalibrator.serve_one:
+            return super()._serve_steps(score, x)
+        p, given = as_probability(score), self._given_x(x)
+        with self._mutex:
+            served = self._serve(p, given)
+            return served, [partial(setattr, self, "_shares", self._shares.after_score(p))]
+
     def _serve(self, p: float, given: dict[str, Any]) -> Prediction:
         """Do what `serve_one` does, without counting the score."""
         moved = self._shares.move(p)

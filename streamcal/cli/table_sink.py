@@ -89,9 +89,10 @@ class TableSink:
         if columns.sampling_rate is not None:
             line = "  losses are of the kept rows, before --sampling-rate is undone"
             summary.add(line, losses_among="kept rows")
-        elif columns.propensity is not None:
+        if columns.propensity is not None:
+            rows = "all rows" if columns.sampling_rate is None else "kept rows"
             line = (
-                "  losses are estimates for all rows: a labelled row counts 1 / --propensity times"
+                f"  losses are estimates for {rows}: a labelled row counts 1 / --propensity times"
             )
-            summary.add(line, losses_among="all rows")
+            summary.add(line, losses_among=rows)
         self.totals.add_to(summary)

@@ -364,8 +364,9 @@ def _ranked(raw: Mapping[ClfTarget, float]) -> list[ClfTarget]:
     return sorted(raw, key=raw.__getitem__, reverse=True)
 
 
-def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> None:
+def _no_ticket(raw: Mapping[ClfTarget, float], features: Any) -> tuple[None, tuple[()]]:
     """Return the ticket of a prediction that waits: no calibrator needs one."""
+    return None, ()
 
 
 def _as_labels(decided: Any) -> list[Any]:

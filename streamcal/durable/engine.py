@@ -7,6 +7,7 @@ commit.
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -120,8 +121,10 @@ def run(
         For delayed labels; its state is replaced by that of the store. Not for a source of columns.
     sampler : AuditSampler, optional
         Chooses which labels to ask for, among the events that have a score, no label and no
-        propensity. Its state is replaced by that of the store. It needs a ``join``. Its fields must
-        be fields of the calibrator, and its floor at least that of an `AuditedCalibrator`.
+        propensity; give those that are always labelled the propensity 1. An `AuditedCalibrator`
+        does not learn labels that come although the sampler did not ask. The state of the sampler
+        is replaced by that of the store. It needs a ``join``. Its fields must be fields of the
+        calibrator, and its floor at least that of an `AuditedCalibrator`.
     stop : callable
         Called between batches; when it returns True, the loop commits and returns.
 
@@ -143,7 +146,8 @@ def run(
     Warns
     -----
     UserWarning
-        If the source ends, and one of the calibrator's ``fields`` was in no event of the run.
+        If the source ends, and one of the calibrator's ``fields`` was in no event of the run, or
+        labels were not learned since the sampler had not asked for them.
 
     Notes
     -----
@@ -212,6 +216,7 @@ def run(
         store.check_count()
     keyed = _as_keyed(calibrator, store)
     _check_sampler(sampler, keyed, join)
+    _check_signature(sink, sampler)
     if read is None and join is not None:
         raise ValueError(
             f"`join` must be None where `source` has `read_batch`: it joins events, got {join!r}"
@@ -393,6 +398,23 @@ def _as_keyed(calibrator: Any, store: Store | None) -> KeyedCalibrator:
 def _can_resume(part: Any) -> bool:
     """Return whether a source or sink has tokens, see `run`."""
     return hasattr(part, "commit") and hasattr(part, "resume")
+
+
+def _check_signature(sink: Any, sampler: Any) -> None:
+    """Raise unless a sink takes what it will get."""
+    given = ["offset", "predictions", "asked"][: 2 if sampler is None else 3]
+    try:
+        signature = inspect.signature(sink)
+    except (TypeError, ValueError):  # of some functions in C
+        return
+    try:
+        signature.bind(*given)
+    except TypeError:
+        why = "without" if sampler is None else "with"
+        raise TypeError(
+            f"`sink` must be a function of ({', '.join(given)}) {why} a `sampler`, got one of"
+            f" {signature}"
+        ) from None
 
 
 def _check_sampler(sampler: Any, keyed: KeyedCalibrator, join: LabelJoin | None) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal._advice import about_number, shown
-from streamcal._validation import as_vector
+from streamcal._validation import as_vector, as_within
+from streamcal.calibration.tickets import Prediction
 from streamcal.durable.errors import StoreError, errors_of_waiting
 from streamcal.durable.fields import pack_fields
 from streamcal.durable.keyed import KeyedCalibrator, Samples, Vector
@@ -55,6 +56,7 @@ class Events:
         self.timeline = Timeline()
         self._unseen = set(keyed.fields)  # the fields that no event has had yet
         self._n_without = 0  # events
+        self.n_unasked = 0  # labels that came, but were neither asked for nor learned
         if store is not None and TIMELINE in store:
             self.timeline = Timeline.from_bytes(store.get_bytes(TIMELINE))
 
@@ -63,6 +65,7 @@ class Events:
         rows = list(self._read(offset, n))
         if not rows:
             self._warn_of_unseen()
+            self._warn_of_unasked()
             return None
         rules = _Rules(self._keyed, self.join, self.sampler)
         given = _check(rows, rules, lambda at: self._where(offset + at))
@@ -86,6 +89,16 @@ class Events:
             warnings.warn(
                 f"`calibrator` has the field {names}, which is in `x` of none of the"
                 f" {self._n_without:,} events of this run",
+                stacklevel=6,  # the caller of `run`
+            )
+
+    def _warn_of_unasked(self) -> None:
+        """Warn of labels that came for a reason that the sampler does not know."""
+        if self.n_unasked:
+            warnings.warn(
+                f"{self.n_unasked:,} labels were not learned: `sampler` had not asked for them, so"
+                " the probability with which they came is not known; for decisions that are always"
+                " labelled, write Event(..., propensity=1.0)",
                 stacklevel=6,  # the caller of `run`
             )
 
@@ -148,14 +161,21 @@ class EventBatch:
         decisions: list[tuple[float, ...]] = []
         late: list[tuple[float, ...]] = []
         for end, event in enumerate(self._events, self._offset + 1):
-            served = None  # what comes with a label is not used
+            served, asked = None, None  # what comes with a label is not used
             if not math.isnan(event.score):
-                served = keyed.serve_one(event.key, float(event.score), x=event.x)
+                served = _served_before(join, event)
+                if served is None:
+                    served = keyed.serve_one(event.key, float(event.score), x=event.x)
                 if self._all.sampler is not None and _is_open(event):
-                    event = self._audit(self._all.sampler, join, event, served.value, end)
+                    audit = self._audit(self._all.sampler, join, event, served.value)
+                    event, asked = event._replace(propensity=audit.propensity), audit.asked
+                    self.asked[end - 1 - self._offset] = bool(asked)
             values.append(math.nan if served is None else served.value)
             n_duplicates = join.n_duplicates
-            sample = join.add(event._replace(served=served))
+            sample = join.add(event._replace(served=served, asked=asked))
+            if sample is not None and sample.asked is False and keyed.needs_propensity:
+                self._all.n_unasked += 1
+                sample = None
             y = math.nan if sample is None else float(sample.y)
             if served is not None and join.n_duplicates == n_duplicates:
                 decisions.append((end, served.value, y))
@@ -180,16 +200,14 @@ class EventBatch:
         )
 
     def _audit(
-        self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float, end: int
-    ) -> Event:
-        """Return a served event with its propensity, and note whether its label is asked for."""
+        self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float
+    ) -> "_Audited":
+        """Return the propensity of a served event, and whether its label is asked for."""
         first = join.find(event.id)  # a retry has its answer, also if the sampler has forgotten it
         if first is not None and first.propensity is not None:
-            ask, propensity = sampler._repeat(event.id, first.propensity)
-        else:
-            ask, propensity = sampler.audit_one(event.id, p, event.x)
-        self.asked[end - 1 - self._offset] = ask
-        return event._replace(propensity=propensity)
+            return _Audited(first.propensity, first.asked)
+        ask, propensity = sampler.audit_one(event.id, p, event.x)
+        return _Audited(propensity, ask)
 
 
 def reader_of(source: Any) -> Callable[[int, int], Any]:
@@ -244,6 +262,25 @@ def _end_of(source: Any) -> int | None:
     if callable(getattr(source, "end", None)):
         return int(source.end())
     return len(source) if hasattr(source, "__len__") else None
+
+
+def _served_before(join: LabelJoin, event: Event) -> Prediction | None:
+    """Return what was served for an event that comes again, such as a retry; None for others.
+
+    To serve it again would count its score again, for a calibrator that learns from scores.
+    """
+    first = join.find(event.id)
+    if first is None or not math.isnan(event.y):
+        return None
+    same = (first.score, first.key, first.x) == (event.score, event.key, event.x)
+    return first.served if same else None
+
+
+class _Audited(NamedTuple):
+    """The propensity of an event, and whether its label is asked for; None: by no sampler."""
+
+    propensity: float
+    asked: bool | None
 
 
 class _Rules(NamedTuple):
@@ -331,7 +368,7 @@ def _as_event(row: Any) -> Event:
 def _check_events(events: list[Event], rules: _Rules) -> tuple[list[Event], Samples]:
     """Do what `_check` does; an error does not say of which event it is."""
     keyed, join, _ = rules
-    scores, y, w, keys, ids, _, x, t, _ = zip(*events, strict=True)
+    scores, y, w, keys, ids, _, x, t, *_ = zip(*events, strict=True)
     if keyed.needs_time:
         for event, time in zip(events, t, strict=True):
             if time is None:
@@ -381,7 +418,10 @@ def _check_propensities(events: list[Event], served: NDArray[np.bool_], rules: _
             if event.propensity is not None:
                 raise TypeError(f"must have no `propensity` without a score, got {event}")
         elif event.propensity is not None:
-            keyed.check_propensity(event.propensity)
+            if sampler is not None and not keyed.needs_propensity:
+                as_within(event.propensity, "propensity", "(0, 1]")  # for the sampler alone
+            else:
+                keyed.check_propensity(event.propensity)
         elif sampler is not None and _is_open(event):
             try:
                 sampler._check(event.id, event.x)

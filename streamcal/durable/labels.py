@@ -33,6 +33,7 @@ JOIN = "join"
 """The name of a run's join among the states of its store."""
 
 _NOTHING = Prediction(math.nan, None)  # served
+_ASKED = (None, False, True)
 
 
 class Event(NamedTuple):
@@ -61,7 +62,11 @@ class Event(NamedTuple):
         time, not at that of its score.
     propensity : float, optional
         The probability with which the label is asked for, if the calibrator needs it: see
-        `AuditedCalibrator`. It is known when the score is served, and waits with it.
+        `AuditedCalibrator`. It is known when the score is served, and waits with it. In a run with
+        a sampler, 1 is for a decision that is always labelled: the sampler leaves it out.
+    asked : bool, optional
+        Whether the sampler asks for the label; None if it does not decide. `run` sets it; it waits
+        with the score.
 
     Examples
     --------
@@ -80,6 +85,7 @@ class Event(NamedTuple):
     x: Mapping[str, Any] | None = None
     t: Time | None = None
     propensity: float | None = None
+    asked: bool | None = None
 
 
 class LabelJoin(Stateful):
@@ -108,7 +114,8 @@ class LabelJoin(Stateful):
 
     Notes
     -----
-    An id may be used again a horizon after its first event. An event that has both score and label
+    A score that comes again under the id of one that waits is answered by `run` as before. An id
+    may be used again a horizon after its first event. An event that has both score and label
     is complete; its id is not used. Weight, key, fields and propensity of a sample are those of the
     event with its score. Its time ``t`` is that of the event that came last: what waits keeps none.
 
@@ -116,8 +123,9 @@ class LabelJoin(Stateful):
     --------
     >>> join = LabelJoin(horizon=100)
     >>> join.add(Event(0.7, id="a"))
-    >>> join.add(Event(float("nan"), y=1.0, id="a"))
-    Event(score=0.7, y=1.0, w=1.0, key=None, id='a', served=None, x=None, t=None, propensity=None)
+    >>> sample = join.add(Event(float("nan"), y=1.0, id="a"))
+    >>> sample.score, sample.y, sample.id
+    (0.7, 1.0, 'a')
     >>> join.n_waiting, join.n_joined
     (0, 1)
     """
@@ -141,8 +149,8 @@ class LabelJoin(Stateful):
         Raises
         ------
         ValueError, TypeError
-            If an event that would wait has a number, id, key, ``served`` or ``x`` that can't be
-            saved; the join is unchanged.
+            If an event that would wait has a number, id, key, ``served``, ``x`` or ``asked`` that
+            can't be saved; the join is unchanged.
         """
         has_score, has_label = not math.isnan(event.score), not math.isnan(event.y)
         is_half = event.id is not None and has_score != has_label
@@ -220,6 +228,7 @@ class LabelJoin(Stateful):
         return fields, {
             "arrived": np.array(arrived, np.int64),
             "done": np.array([event is None for event in halves], np.int64),
+            "asked": np.array([_ASKED.index(event.asked) for event in events], np.int64),
             "numbers": np.array(numbers, np.float64).reshape(-1, 5),
         }
 
@@ -236,7 +245,9 @@ class LabelJoin(Stateful):
         missing = np.isnan(numbers[done == 0])
         either = (missing[:, 0] != missing[:, 1]) & ~missing[:, 2]
         require(either.all(), "an event that waits must have a score or a label")
-        events = _unpack_events(fields, numbers)
+        asked = array_of(arrays, "asked", n, dtype=np.int64)
+        require(((asked >= 0) & (asked < len(_ASKED))).all(), "a label must be asked for or not")
+        events = _unpack_events(fields, numbers, asked)
         self._now, self._n_done = now, int(done.sum())
         self.n_joined, self.n_expired, self.n_duplicates = counts
         for event, at, is_done in zip(events, arrived.tolist(), done.tolist(), strict=True):
@@ -254,6 +265,8 @@ def _check_half(event: Event) -> None:
     as_weight(event.w)
     if event.propensity is not None:
         as_within(event.propensity, "propensity", "(0, 1]")
+    if event.asked is not None and not isinstance(event.asked, bool):
+        raise TypeError(f"`asked` must be True, False or None, got {event.asked!r}")
     name_of(event.id)
     if event.key is not None:
         name_of(event.key)
@@ -276,7 +289,9 @@ def _check_half(event: Event) -> None:
         ) from None
 
 
-def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
+def _unpack_events(
+    fields: Fields, numbers: NDArray[np.float64], asked: NDArray[np.int64]
+) -> list[Event]:
     """Return events from numbers of shape ``(n_events, 5)``, and from the other fields."""
     n = len(numbers)
     ids = as_names(fields["ids"], "ids", n)
@@ -295,6 +310,7 @@ def _unpack_events(fields: Fields, numbers: NDArray[np.float64]) -> list[Event]:
             served=None if value != value else Prediction(value, tickets[i]),
             x=x[i],
             propensity=None if propensity != propensity else propensity,
+            asked=_ASKED[asked[i]],
         )
         for i, (score, y, w, value, propensity) in enumerate(numbers.tolist())
     ]

@@ -639,6 +639,10 @@ cdef class Hedge(Exclusive):
             prior = self.n_shares * (POWERS - 1.0 + of_current)
         for k in range(n_rows):
             odds += prior_of_row(k, self.n_shares, of_current) * exp(self.log_odds[k])
+        if odds == 0.0:  # with huge weights, all rows but those without a prior may be ruled out
+            of_current = PRIOR_OF_CURRENT
+            for k in range(CURRENT * self.n_shares, n_rows):
+                odds += of_current * exp(self.log_odds[k])
         if raw_prior > 0.0:
             u = raw_prior / (1.0 - raw_prior) * prior * exp(self.log_odds[n_rows])
             odds += u

@@ -25,7 +25,9 @@ which is wrong by a twentieth: normal with a deviation of 0.05.
 from m labels is wrong by about as much as the mean of m labels is, so with u unknown labels the
 interval is widened by √(1 + u / m). It is widened again if the last labels, as many as are known in
 the window and at least half of it, differ from their probabilities by more than chance: then those
-of the unknown labels may be as wrong. Such labels may have come too late for the window.
+of the unknown labels may be as wrong. Such labels may have come too late for the window. If they
+differ by far more, the interval also holds that of probabilities which are wrong by as much on the
+average: an interval of probabilities 0 and 1 has no width that could be multiplied.
 
 The estimate from probabilities alone is that of CBPE (Kivimäki et al. 2025, arXiv 2505.05295), who
 take it from a model calibrated once.
@@ -74,6 +76,8 @@ _CLIP = 1e-15  # of probabilities in the logarithm
 _TAU = 1e-9  # mass of slots of a law that are dropped
 _PRIOR = 0.05  # deviation of the correction, by `benchmarks/expected_metrics.py`
 _MOST_CORRECTED = 0.5  # where one step is too far
+_CONTRADICTED = 2.0  # a misfit that is greater by chance in 2 % of cases
+_MOST = 1e6  # of a misfit that multiplies a width
 _MOST_LEFT = 10  # windows whose predictions may still get a label
 _LEAST_ODDS = 1e-3  # probabilities nearer to 0 or 1 have no greater lever
 
@@ -280,7 +284,7 @@ class ExpectedMetric(Cloned):
         """
         label = as_label(y, "y")
         is_here = key in self._samples
-        found = self._samples.get(key) or self._left.get(key)
+        found = self._samples.get(key) or self._left.get(key) or self._labelled.get(key)
         if found is None:
             return False
         sample = (*found[:2], label)
@@ -288,7 +292,7 @@ class ExpectedMetric(Cloned):
         if is_here:
             steps.append(partial(self._samples.__setitem__, key, sample))
         else:
-            steps.append(partial(self._left.pop, key))
+            steps.append(partial(self._left.pop, key, None))
         do_all(*steps)
         return is_here
 
@@ -385,20 +389,42 @@ def expect(
     unknown = np.isnan(y)
     q = y.copy()  # the probability of the label 1, given what is known
     q[unknown] = _corrected(p[unknown], p[~unknown], y[~unknown])
-    if isinstance(goal, Metric):
-        found = _of_table(q, chosen, goal, level)
-    elif goal == "auc":
-        found = _normal(*_auc(p, q), level)
-    else:
-        found = _normal(*_mean_score(p, q, goal), level)
     given = (p[~unknown], y[~unknown], chosen[~unknown]) if labelled is None else labelled
     m, n_unknown = len(given[0]), int(unknown.sum())
     factor = math.sqrt(1.0 + n_unknown / m) if m else 1.0
-    last = slice(-max(len(y) - n_unknown, (len(y) + 1) // 2), None)
-    factor *= _miscalibration(given[0][last], given[1][last], given[2][last])
+    n_last = max(len(y) - n_unknown, (len(y) + 1) // 2)
+    last: Labelled = (given[0][-n_last:], given[1][-n_last:], given[2][-n_last:])
+    misfit = _miscalibration(*last)
+    value, low, high = _widened(_found(p, q, chosen, goal, level), factor * min(misfit, _MOST))
+    if misfit > _CONTRADICTED and n_unknown:
+        # A law of probabilities near 0 and 1 has no width that could be multiplied.
+        q[unknown] = (p + _residuals(last, chosen))[unknown].clip(0.0, 1.0)
+        _, least, most = _widened(_found(p, q, chosen, goal, level), factor)
+        low, high = min(low, least), max(high, most)
+    return Expected(*np.clip((value, low, high), *_ends(goal)).tolist())
+
+
+def _found(
+    p: Vector, q: Vector, chosen: NDArray[np.bool_], goal: Metric | ScoreName, level: float
+) -> Expected:
+    """Return the expectation and the interval for labels that are 1 with the probabilities q."""
+    if isinstance(goal, Metric):
+        return _of_table(q, chosen, goal, level)
+    return _normal(*(_auc(p, q) if goal == "auc" else _mean_score(p, q, goal)), level)
+
+
+def _widened(found: Expected, factor: float) -> Expected:
     value, low, high = found
-    ends = value, value - factor * (value - low), value + factor * (high - value)
-    return Expected(*np.clip(ends, *_ends(goal)).tolist())
+    return Expected(value, value - factor * (value - low), value + factor * (high - value))
+
+
+def _residuals(last: Labelled, chosen: NDArray[np.bool_]) -> Vector:
+    """Return for each sample the mean of y − p among known labels with its decision."""
+    p, y, decided = last
+    of_one, of_zero = (
+        float(np.mean(y[among] - p[among])) if among.any() else 0.0 for among in (decided, ~decided)
+    )
+    return np.where(chosen, of_one, of_zero)
 
 
 def _corrected(p: Vector, known: Vector, y: Vector) -> Vector:
@@ -421,13 +447,20 @@ def _miscalibration(p: Vector, y: Vector, chosen: NDArray[np.bool_]) -> float:
 
     The sums of y − p among the samples with decision 1 and with decision 0, each divided by its
     standard deviation, are about normal if the probabilities are right. The sum of their squares
-    then exceeds its mean, 2, in 37 % of cases.
+    then exceeds its mean, 2, in 37 % of cases. So is the sum of y − p times the log-odds, less
+    their mean, which tells of a wrong slope; its square exceeds 2 in 16 %.
     """
     total = 0.0
     for among in (chosen, ~chosen):
         variance = float(np.sum(p[among] * (1.0 - p[among])))
-        if variance > 0.0:
-            total += float(np.sum(y[among] - p[among])) ** 2 / variance
+        if difference := float(np.sum(y[among] - p[among])):
+            total += difference**2 / variance if variance else math.inf
+    variances = p * (1.0 - p)
+    if (sum_of_variances := float(variances.sum())) > 0.0:
+        x = _log_odds(p)
+        x -= float(variances @ x) / sum_of_variances
+        if (variance := float(variances @ (x * x))) > 0.0:
+            total = max(total, float((y - p) @ x) ** 2 / variance)
     return math.sqrt(max(1.0, total / 2.0))
 
 

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from streamcal._state.checks import require
 from streamcal._validation import MOST_COUNT
 
-_FEWEST = 10.0  # observed values, for a fit
+_FEWEST = 50.0  # observed values, for a fit; with fewer, its errors make intervals too narrow
+_LARGEST = 1e12  # quantile: with it, an interval is the whole range
 _ROUNDED = 1e-6  # by how much rounding may change a sum, in a state
 
 
@@ -72,9 +74,14 @@ class AuditSums(NamedTuple):
             observed = [a + b for a, b in zip(observed, (*of_w, *of_q), strict=True)]
         return AuditSums(n + 1.0, sum_m + m, sum_mm + m * m, *observed)
 
+    @property
+    def n_effective(self) -> float:
+        """How many values of equal weights have as much information as the observed ones."""
+        return self.w * self.w / self.q if self.q else 0.0
+
     def coefficients(self) -> tuple[float, float]:
-        """Return α and β of g(m) = α + β m; those of g(m) = m before ten values are observed."""
-        if self.n_observed < _FEWEST:
+        """Return α and β of g(m) = α + β m; those of g(m) = m before about 50 observed values."""
+        if self.n_effective < _FEWEST:
             return 0.0, 1.0
         mean_m, mean_v = self.qm / self.q, self.qv / self.q
         variance = self.qmm / self.q - mean_m * mean_m
@@ -102,3 +109,20 @@ class AuditSums(NamedTuple):
         )
         variance = max(squares / self.n - mean * mean, 0.0)
         return mean, math.sqrt(variance / self.n)
+
+    def half_width(self, alpha: float, most: float = 1.0) -> float:
+        """Return half of the width of the interval for one look; two values must be observed.
+
+        The quantile is that of Student's t. Of k observed values, a share −ln(alpha / 2) / k of all
+        may not be among them. Its variance is unknown, but at most m (most − m), on the average.
+        """
+        k, n_fitted = self.n_effective, 2.0 if self.n_effective >= _FEWEST else 1.0
+        freedom = max(k - n_fitted, 1.0)
+        _, deviation = self.estimate()
+        of_terms = deviation * deviation * k / freedom
+        extreme = max(most * self.m - self.mm, 0.0) / self.n * (self.q / self.w) / self.n
+        unseen = (math.log(2.0) - math.log(alpha)) / k * extreme
+        quantile = -float(stdtrit(freedom, alpha / 2.0))
+        if not 0.0 <= quantile <= _LARGEST:  # also -inf, where SciPy finds none
+            quantile = _LARGEST
+        return quantile * math.sqrt(max(of_terms, unseen))

@@ -11,7 +11,8 @@ where g is the label that p lets expect, corrected by a line through the labels 
 
 *One look.* The mean of z(r) is about normal, with a variance that is quadratic in r. The interval
 holds each r for which the mean differs from 0 by less than its normal quantile (Fieller 1954, *Some
-problems in interval estimation*, JRSS B 16).
+problems in interval estimation*, JRSS B 16). The deviations are those of `AuditedMean`, with
+Student's t for few labels.
 
 *Every instant.* For five values of r there is a confidence sequence for the mean of C − r D, each
 with a fifth of alpha. C − r D is linear in r, so between two of them its bounds lie on a line. The
@@ -84,7 +85,7 @@ class AuditedMetric(Locked, Stateful):
     >>> round(recall.value, 3), round(low, 3), round(high, 3)
     (0.808, 0.787, 0.829)
     >>> [round(bound, 2) for bound in recall.interval_always]
-    [0.76, 0.87]
+    [0.75, 0.86]
     """
 
     def __init__(
@@ -190,18 +191,20 @@ class AuditedMetric(Locked, Stateful):
 
     @property
     def interval_once(self) -> tuple[float, float]:
-        """Ends of the interval for one look, by the central limit theorem.
+        """Ends of the interval for one look, as those of `AuditedMean`.
 
         Where only one label was seen among k decisions, others may have a share of −ln(alpha / 2) /
         k. It is the whole range if it depends on a decision of which fewer than two labels were
         observed, or if the denominator may be 0.
         """
         form, both, totals, variances = self._form, self._sums, [], []
-        q = float(ndtri(1.0 - self.alpha / 2.0)) ** 2
+        q = max(float(ndtri(self.alpha / 2.0)) ** 2, 1e-12)
         for decision, sums in enumerate(both):
             if sums.n and sums.n_observed < 2.0 and form.slopes[decision].any():
                 return form.low, form.high
             mean, deviation = _mean(sums)
+            if sums.n_observed >= 2.0:
+                deviation = sums.half_width(self.alpha) / math.sqrt(q)
             if sums.n_observed and sums.wv in (0.0, sums.w):
                 # Of k equal labels: greater shares of others have a chance below alpha / 2.
                 share = (math.log(2.0) - math.log(self.alpha)) * sums.q / sums.w**2

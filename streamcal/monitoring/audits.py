@@ -172,10 +172,6 @@ class AuditSampler(Locked, Stateful):
         as_key(key)
         self._values(x)
 
-    def _repeat(self, key: Any, propensity: float) -> Audit:
-        """Return the audit that a decision had with this propensity."""
-        return Audit(self._random(as_key(key)) < propensity, propensity)
-
     def _find_or_draw(self, known: Any, probability: float, values: list[Any]) -> Audit:
         """Return the audit of a decision that was checked."""
         if (audit := self._audits.get(known)) is not None:

@@ -727,14 +727,15 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         calibrated = self._strategy.for_labels(raw).predict_one(raw, x)
         return calibrated if raw is own else keep_missing(calibrated, raw, own)
 
-    def _make_ticket(self, raw: Raw, kept: Any) -> Ticket | None:
+    def _make_ticket(self, raw: Raw, kept: Any) -> tuple[Ticket | None, Sequence[Step]]:
         """Return the ticket of the calibrators as they are for the model's probabilities.
 
-        ``kept`` are the features as they are remembered.
+        ``kept`` are the features as they are remembered. The steps are those of serving.
         """
         if not self._strategy.makes_tickets:
-            return None
-        return self._strategy.for_labels(raw).serve_one(raw, features_of(kept))[1]
+            return None, ()
+        served = self._strategy.for_labels(raw).serve_steps(raw, features_of(kept))
+        return served.ticket, served.steps
 
     def _segments_of(self, x: Features) -> Features:
         """Return the features that segments are made of."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river.base.typing import ClfTarget
 
-from streamcal._whole import Step
+from streamcal._whole import Step, do_all
 from streamcal.calibration.tickets import Ticket
 from streamcal.kernels.waiting_room import WaitingRoom
 from streamcal.wrappers._features import is_alike, is_same, key_of, shallow, snapshot
@@ -23,10 +23,11 @@ _SOON = 100  # predictions: no label seems to be lost before there are so many
 _FLOATS = {float, np.float64}
 _REMEDY = "call `serve_one`, and pass its result as `served`"
 
-MakeTicket = Callable[[Mapping[ClfTarget, float], Any], Ticket | None]
+MakeTicket = Callable[[Mapping[ClfTarget, float], Any], tuple[Ticket | None, Sequence[Step]]]
 """Returns the ticket of the calibrators for the model's probabilities and the features.
 
-The features are what `streamcal.wrappers._features.snapshot` returned.
+The features are what `streamcal.wrappers._features.snapshot` returned. The steps are what serving
+changes, once it is known that the ticket is kept.
 """
 
 
@@ -117,7 +118,7 @@ class PredictionMemory:
 
     Examples
     --------
-    >>> memory, no_ticket = PredictionMemory(2), lambda raw, features: None
+    >>> memory, no_ticket = PredictionMemory(2), lambda raw, features: (None, ())
     >>> for x in ({"a": 1}, {"a": 2}, {"a": 3}):
     ...     memory.add(x, Remembered({True: x["a"] / 10}, None, 0), no_ticket)
     >>> memory.find({"a": 1}) is None, memory.find({"a": 3}).prediction.raw
@@ -214,13 +215,14 @@ class PredictionMemory:
             return
         kept, prediction = latest
         try:
-            packed = self._pack(prediction._replace(ticket=make_ticket(prediction.raw, kept)))
+            ticket, steps = make_ticket(prediction.raw, kept)
+            packed = self._pack(prediction._replace(ticket=ticket))
         except BaseException:
             if self._failed is latest:  # a calibrator's error would be raised again and again
                 self._room.aside = None
             self._failed = latest
             raise
-        self._room.store_aside(latest, key_of(kept), packed)
+        do_all(*steps, partial(self._room.store_aside, latest, key_of(kept), packed))
 
     def take_steps(self, found: Sequence[Found]) -> list[Step]:
         """Return what forgets predictions, as their labels are learned; steps for `do_all`."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,14 @@ Rows = Sequence[tuple[Raw, ClfTarget, Context]]
 """Of a group: the model's probabilities, the label, and what else comes with a row."""
 
 
+class Serving(NamedTuple):
+    """What calibrators serve, their ticket, and what serving still has to change."""
+
+    calibrated: dict[ClfTarget, float]
+    ticket: Ticket | None
+    steps: Sequence[Step]
+
+
 class Strategy(ABC):
     """A way to predict with calibrators and to teach them."""
 
@@ -82,7 +90,13 @@ class Strategy(ABC):
 
     def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
         """Return `predict_one`, and the ticket that the calibrators need with a late label."""
-        return self.predict_one(raw, x), None
+        calibrated, ticket, steps = self.serve_steps(raw, x)
+        do_all(*steps)
+        return calibrated, ticket
+
+    def serve_steps(self, raw: Raw, x: Features) -> Serving:
+        """Return `serve_one`, and what it still has to change, as steps for `do_all`."""
+        return Serving(self.predict_one(raw, x), None, ())
 
     def check_ticket(self, raw: Raw, ticket: Any) -> None:  # noqa: B027  most need none
         """Raise unless these calibrators have made the ticket, now or in an earlier state."""
@@ -258,16 +272,18 @@ class LabelCalibrators:
             return p
         return calibrator.predict_many(p, **self._columns(X))
 
-    def serve_one(self, label: ClfTarget, p: float, x: Features) -> Prediction:
-        """Return the calibrated probability of a label, and the ticket of its calibrator.
+    def serve_steps(
+        self, label: ClfTarget, p: float, x: Features
+    ) -> tuple[Prediction, Sequence[Step]]:
+        """Return the calibrated probability of a label, the ticket of its calibrator, and steps.
 
         A label that has no calibrator yet keeps the model's probability.
         """
         calibrator = self.by_label.get(label)
         given = (x,) if self.has_fields else ()
         if calibrator is None:
-            return Prediction(float(p), self.unlearned.serve_one(p, *given).ticket)
-        return calibrator.serve_one(p, *given)
+            return Prediction(float(p), self.unlearned.serve_one(p, *given).ticket), ()
+        return calibrator._serve_steps(p, *given)
 
     def check_ticket(self, label: ClfTarget, own: Any) -> None:
         """Raise unless the calibrator of a label has made the ticket."""
@@ -313,12 +329,12 @@ class Binary(Strategy):
     def check_ticket(self, raw: Raw, ticket: Any) -> None:
         self._calibrators.check_ticket(True, ticket)
 
-    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
-        p, ticket = self._calibrators.serve_one(True, raw[True], x)
+    def serve_steps(self, raw: Raw, x: Features) -> Serving:
+        (p, ticket), steps = self._calibrators.serve_steps(True, raw[True], x)
         calibrated = {**raw}
         if True in self._calibrators.by_label:
             calibrated[True], calibrated[False] = p, 1.0 - p
-        return calibrated, ticket
+        return Serving(calibrated, ticket, steps)
 
     def predict_many(self, columns: Columns, X: FeatureColumns) -> NDArray[np.float64]:
         p = self._calibrators.predict_many(True, columns[True], X)
@@ -422,14 +438,16 @@ class OneVsRest(OwningStrategy):
         """Return the content of the tickets of single labels."""
         return ticket
 
-    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
+    def serve_steps(self, raw: Raw, x: Features) -> Serving:
         calibrated: dict[ClfTarget, float] = {}
-        owns = []
+        owns, steps = [], list[Step]()
         for label, p in raw.items():
-            calibrated[label], own = self._calibrators.serve_one(label, p, x)
+            (calibrated[label], own), changes = self._calibrators.serve_steps(label, p, x)
+            steps += changes
             if own is not None:
                 owns.append(tuple(own))
-        return _normalised(calibrated, raw), Ticket(owns) if self.makes_tickets else None
+        ticket = Ticket(owns) if self.makes_tickets else None
+        return Serving(_normalised(calibrated, raw), ticket, steps)
 
     def check_ticket(self, raw: Raw, ticket: Any) -> None:
         self._check_owns(raw, ticket)
@@ -494,12 +512,12 @@ class HedgedJointly(OneVsRest):
         calibrated = super().predict_one(raw, x)
         return self._joint.predict_one(raw, calibrated) if len(raw) > 2 else calibrated
 
-    def serve_one(self, raw: Raw, x: Features) -> tuple[dict[ClfTarget, float], Ticket | None]:
-        calibrated, ticket = super().serve_one(raw, x)
-        if ticket is None or len(raw) < 3:
-            return calibrated, ticket
-        mixture, of_joint = self._joint.serve_one(raw, calibrated)
-        return mixture, Ticket((tuple(ticket), tuple(of_joint)))
+    def serve_steps(self, raw: Raw, x: Features) -> Serving:
+        served = super().serve_steps(raw, x)
+        if served.ticket is None or len(raw) < 3:
+            return served
+        mixture, of_joint = self._joint.serve_one(raw, served.calibrated)
+        return Serving(mixture, Ticket((tuple(served.ticket), tuple(of_joint))), served.steps)
 
     def learn_steps(
         self, raw: Raw, y: ClfTarget, w: float, context: Context = NO_CONTEXT
