@@ -321,9 +321,9 @@ def _score_section(
     text = (
         f"{_rows_in_words(scored)} A mean score is the miscalibration (MCB, the gain by the best"
         " recalibration) minus the discrimination (DSC) plus the uncertainty of the labels (UNC)."
-        f" Less is better. In the log loss, {RULE}. ECE is the expected calibration error over {ECE_BINS} bins of"
-        " equal width; AUC, the area under the ROC curve, measures the order of the values alone:"
-        " more is better."
+        f" Less is better. In the log loss, {RULE}. ECE is the expected calibration error over"
+        f" {ECE_BINS} bins of equal width; AUC, the area under the ROC curve, measures the order of"
+        " the values alone: more is better."
     )
     if left_out is not None:
         text += f" {left_out} has values outside [0, 1], so it is not compared."
