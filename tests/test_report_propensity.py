@@ -1,6 +1,7 @@
 """Reports on tables of which only some rows have a label, asked for with a known probability."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from streamcal import PlattCalibrator
+from streamcal.calibration import AuditedCalibrator
 from streamcal.cli.report_sources import Given, open_subject
+from streamcal.durable import Event, LabelJoin, Store
+from streamcal.durable.engine import run as run_stream
 from streamcal.metrics import CORP
 from streamcal.metrics.bands import corp_band, mean_band
+from streamcal.monitoring import AuditSampler
 from streamcal.plot import ReliabilityCurve
 from streamcal.plot.accuracy_coverage_curve import curve_of, weighted_answers_under
 from streamcal.report import page
@@ -278,7 +284,7 @@ def test_several_labels(tmp_path: Path) -> None:
 def test_a_label_needs_a_propensity(tmp_path: Path, command: str, cell: str, got: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"p,calibrated,y,pi\n0.2,0.3,,{cell}\n0.2,0.3,1,1\n0.4,0.5,0,{cell}\n")
-    options = ["--score", "p", "--label", "y", "--propensity", "pi"]
+    options: list[Any] = ["--score", "p", "--label", "y", "--propensity", "pi"]
     options += ["--out", tmp_path / "t.html"] if command == "report" else ["--port", 0]
     error = run(command, path, *options, status=1).stderr
     assert f"row 3: `pi` must be from 1e-60 to 1, got {got}" in error
@@ -341,6 +347,28 @@ def test_a_run_with_propensities_is_weighted(tmp_path: Path) -> None:
     assert "Estimates for all rows" in of_store.verdict[0]
     with pytest.raises(ValueError, match="--propensity does not apply to a store"):
         open_subject(store, Given(propensity="pi"))
+
+
+@pytest.mark.parametrize("sampler", [None, AuditSampler(0.2, secret="s")])
+def test_a_run_of_events_says_that_each_label_counts_once(tmp_path: Path, sampler: Any) -> None:
+    rng = np.random.default_rng(0)
+    events = [Event(p, id=i, propensity=1.0) for i, p in enumerate(rng.random(50))]
+    events += [Event(math.nan, y=1, id=i) for i in range(50)]
+    if sampler is not None:
+        events.append(Event(0.5, id=99))
+    calibrator = AuditedCalibrator(floor=0.05)
+    with Store(tmp_path / "run.db") as store:
+        run_stream(events, calibrator, lambda *_: None, store, join=LabelJoin(), sampler=sampler)
+    (words,) = [
+        sentence
+        for sentence in open_subject(tmp_path / "run.db", Given(), quiet=True).report().verdict
+        if "each label counts once" in sentence
+    ]
+    assert words.endswith("are of these decisions, not of all.")
+    with Store(tmp_path / "other.db") as store:
+        run_stream([(0.2, 0)] * 20, PlattCalibrator(), lambda *_: None, store)
+    verdict = open_subject(tmp_path / "other.db", Given(), quiet=True).report().verdict
+    assert "counts once" not in " ".join(verdict)
 
 
 def test_bands_hold_as_often_as_they_say() -> None:
