@@ -84,11 +84,12 @@ def effective_number(w: Vector) -> float:
 
 def weights_in_words(w: Vector) -> str:
     """Return what rows with weights count, in sentences."""
-    n, effective = len(w), effective_number(w)
+    n, effective = len(w), f"{effective_number(w):,.0f}"
+    each = "the labelled one" if n == 1 else f"each of the {n:,} labelled ones"
+    rows = "one row that counts" if effective == "1" else f"{effective} rows that count"
     return (
-        f"Estimates for all rows: each of the {n:,} labelled ones counts 1 / propensity times. They"
-        f" are about as precise as those of {effective:,.0f} rows that count once. Tests of"
-        " calibration count each labelled row once."
+        f"Estimates for all rows: {each} counts 1 / propensity times. They are about as precise as"
+        f" those of {rows} once. Tests of calibration count each labelled row once."
     )
 
 
