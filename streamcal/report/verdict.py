@@ -75,8 +75,8 @@ def effective_number(w: Vector) -> float:
 
     Examples
     --------
-    >>> effective_number(np.full(10, 5.0)), effective_number(np.array([1.0, 1.0, 2.0])).round(2)
-    (10.0, np.float64(2.67))
+    >>> effective_number(np.full(10, 5.0)), round(effective_number(np.array([1.0, 1.0, 2.0])), 2)
+    (10.0, 2.67)
     """
     share = w / w.sum()
     return 1.0 / float(share @ share)
@@ -325,9 +325,9 @@ def estimated_gain(differences: Vector, w: Vector, most: float, limit: float) ->
 
     Examples
     --------
-    >>> gain = estimated_gain(np.tile([0.3, -0.1], 500), np.tile([1.0, 3.0], 500), 0.3, 1.0)
+    >>> gain = estimated_gain(np.tile([0.4, -0.1], 500), np.tile([1.0, 3.0], 500), 0.4, 1.0)
     >>> round(gain.mean, 3), round(gain.low, 3), round(gain.high, 3)
-    (0.0, -0.014, 0.014)
+    (0.025, 0.01, 0.04)
     """
     from scipy.special import stdtrit
 
