@@ -183,6 +183,15 @@ KnownKeyOption = Annotated[
     str | None,
     column_option("Show scores for each value of this column. Not needed for a store.", "--key"),
 ]
+KnownPropensityOption = Annotated[
+    str | None,
+    column_option(
+        "With which probability the label of each row was asked for, at most 1. Only some rows have"
+        " a label, and each counts 1 / propensity times: means are estimates for all rows. Not"
+        " needed for a store.",
+        "--propensity",
+    ),
+]
 KnownTimeOption = Annotated[
     str | None,
     column_option(

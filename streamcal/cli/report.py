@@ -12,6 +12,7 @@ from streamcal.cli.options import (
     KnownKeyOption,
     KnownLabelOption,
     KnownProbOption,
+    KnownPropensityOption,
     KnownScoreOption,
     KnownSegmentOption,
     KnownTimeOption,
@@ -34,6 +35,7 @@ EXAMPLES = (
     "streamcal report animals.csv --prob cat,dog,bird --label animal",
     "streamcal report claims.csv --score model --prob calibrated --label n --loss poisson",
     "streamcal report decided.csv --score p --label y --at-least accuracy=0.95",
+    "streamcal report audited.csv --score p --label y --propensity pi",
     "streamcal report run.db --out report.html",
 )
 
@@ -45,6 +47,7 @@ def report(
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
     segment: KnownSegmentOption = None,
+    propensity: KnownPropensityOption = None,
     time: KnownTimeOption = None,
     since: SinceOption = None,
     loss: MeansLossOption = None,
@@ -67,7 +70,8 @@ def report(
         output = Output(out)
         columns = score, label, prob, key, tuple(segment or ())
         promises = promises_in(at_least or ())
-        given = Given(*columns, time, since, file_format, on_error, loss, promises)
+        options = file_format, on_error, loss, promises, propensity
+        given = Given(*columns, time, since, *options)
         subject = open_subject(source, given, quiet=quiet)
     with data_errors(source):
         pairs = product(files_of_output(output), subject.files())

@@ -23,6 +23,7 @@ from streamcal.cli.label_columns import (
 from streamcal.cli.options import DECISION, Format, OnError
 from streamcal.cli.rows import (
     A_TIME,
+    Column,
     RowReader,
     Rows,
     TimeColumn,
@@ -30,6 +31,7 @@ from streamcal.cli.rows import (
     decision_column,
     group_rows,
     probability_column,
+    propensity_column,
     score_column,
 )
 from streamcal.cli.summary import print_skipped
@@ -68,6 +70,7 @@ class Given(NamedTuple):
     on_error: OnError = OnError.stop
     loss: str | None = None
     promises: "Targets | None" = None
+    propensity: str | None = None
 
     def check_none(self, store: Path) -> None:
         """Raise ``ValueError`` if an option is given, which a store has no use for."""
@@ -99,6 +102,10 @@ def open_subject(
     for name in ("score", "label", "prob"):
         if given.time is not None and given.time == getattr(given, name):
             raise ValueError(f"--time must be another column than --{name}, got {given.time!r}")
+        if given.propensity is not None and given.propensity == getattr(given, name):
+            raise ValueError(
+                f"--propensity must be another column than --{name}, got {given.propensity!r}"
+            )
     check_known(given.label, key=[given.key], segment=given.segment)
     if labels is not None:
         since, key, segment = given.since, given.key, given.segment
@@ -112,7 +119,9 @@ def open_subject(
                     "--at-least must be about accuracy where --prob has several columns, got"
                     f" {metric}"
                 )
-        answers = _AnswerColumns(given.label, labels, given.time, before, given.promises)
+        answers = _AnswerColumns(
+            given.label, labels, given.time, before, given.promises, given.propensity
+        )
         return TableSubject(source, answers, kind, given.on_error, quiet=quiet)
     if given.score is None or given.label is None:
         missing = [f"--{name}" for name in ("score", "label") if getattr(given, name) is None]
@@ -135,6 +144,7 @@ def open_subject(
     columns = _ScoredColumns(
         *(given.score, given.label, prob, given.key, given.segment, given.time),
         *(_since(given), None if given.loss is None else str(given.loss), given.promises),
+        given.propensity,
     )
     return TableSubject(source, columns, kind, given.on_error, quiet=quiet)
 
@@ -186,11 +196,12 @@ class _ScoredColumns(NamedTuple):
     since: tuple[float, bool] | None = None
     loss: str | None = None
     promises: "Targets | None" = None
+    propensity: str | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of the columns that must be in the table."""
-        others = [name for name in (self.key, self.time) if name is not None]
+        others = [name for name in (self.key, self.time, self.propensity) if name is not None]
         return [self.score, self.label, self.prob, *others, *self.segment]
 
     @property
@@ -199,6 +210,7 @@ class _ScoredColumns(NamedTuple):
         named = {"Scores": self.score, "Calibrated": self.prob, "Labels": self.label}
         named |= {"Key": self.key} if self.key is not None else {}
         named |= {"Segments": ", ".join(self.segment)} if self.segment else {}
+        named |= {"Propensities": self.propensity} if self.propensity is not None else {}
         named |= {"Times": self.time} if self.time is not None else {}
         named |= {"Loss": self.loss} if self.loss is not None else {}
         named |= _facts_of(self.promises)
@@ -235,6 +247,7 @@ class _AnswerColumns(NamedTuple):
     time: str | None = None
     before: dict[str, str] | None = None
     promises: "Targets | None" = None
+    propensity: str | None = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -244,6 +257,7 @@ class _AnswerColumns(NamedTuple):
             named = {"Probabilities": after, "Labels": self.label}
         else:
             named = {"Scores": _with_labels(self.before), "Calibrated": after, "Labels": self.label}
+        named |= {"Propensities": self.propensity} if self.propensity is not None else {}
         named |= {"Times": self.time} if self.time is not None else {}
         named |= _facts_of(self.promises)
         return tuple(named.items())
@@ -265,13 +279,18 @@ class _AnswerColumns(NamedTuple):
         answers, latest = _read_answers(table, kind, self, on_error, quiet=quiet)
         sections, verdict, metrics = _of_latest(latest)
         promises = promises_of_labels(answers, self.promises or {})
-        kept = verdict_of_promises(promises, f"{len(answers.labels):,} rows")
+        kept = verdict_of_promises(promises, _which(len(answers.labels), answers.weights))
         return replace(
             report,
             verdict=(*verdict_of_labels(answers), *kept, *verdict, *report.verdict),
             sections=(*of_labels(answers, promises), *sections, *report.sections),
             metrics=(*metrics_of_labels(answers), *metrics, *report.metrics),
         )
+
+
+def _which(n: int, weights: NDArray[np.float64] | None) -> str:
+    """Return which rows promises are about, in words."""
+    return f"{n:,} rows" if weights is None else "all rows"
 
 
 def _of_latest(
@@ -334,13 +353,13 @@ class _Rows(NamedTuple):
             verdict_of_promises,
         )
 
-        raw, p, y, _ = self.scored.columns
-        told = [column_of(columns.prob, p, y)]
+        (raw, p, y, _), w = self.scored.columns, self.scored.weights
+        told = [column_of(columns.prob, p, y, w)]
         if self.scored.comparable:
-            told.insert(0, column_of(columns.score, raw, y))
-        decided = () if self.decisions is None else (Decided(DECISION, self.decisions, p, y),)
+            told.insert(0, column_of(columns.score, raw, y, w))
+        decided = () if self.decisions is None else (Decided(DECISION, self.decisions, p, y, w),)
         promises = promises_of([*told, *decided], columns.promises or {})
-        words = verdict_of_promises(promises, f"{len(y):,} rows")
+        words = verdict_of_promises(promises, _which(len(y), w))
         return of_coverage(told, promises), words
 
     def _two_parts(self, since: float, has_zone: bool, columns: _ScoredColumns) -> "Section":
@@ -513,6 +532,7 @@ def _with_output(
             *(score, label, prob, options.get("--key"), segment),
             loss=loss if loss in _OF_MEANS else None,
             promises=promises,
+            propensity=options.get("--propensity"),
         )
         kind = format_of(Path(notes["out"]), Path(notes["tables"][0]))
         check_can_be_read_again(path)
@@ -555,27 +575,30 @@ def _read_scored(
     from streamcal.tables.base import TableError
 
     time = None if columns.time is None else TimeColumn(columns.time, ())
+    values_of = columns_of_values([columns.prob], columns.label, columns.loss)
     reader = RowReader(
         [
             score_column(columns.score),
-            *columns_of_values([columns.prob], columns.label, columns.loss),
+            *values_of,
             *([] if time is None else [time]),
             decision_column(columns.score, columns.label, columns.prob, columns.time),
+            *_propensities(columns.propensity, values_of[-1]),
         ],
         on_error,
     )
-    n_columns, newest = len(reader.columns), Newest()
+    n_columns, newest = 4 + (time is not None), Newest()
     grouped = [columns.key, *columns.segment]
     places: list[dict[Any, int]] = [{} for _ in grouped]  # of the values of these columns
-    parts, left = [np.empty((0, n_columns + len(grouped) + 1))], limit
+    parts, left = [np.empty((0, n_columns + len(grouped) + 2))], limit
     with (
         _open_table(table, kind, columns, reader.optional) as source,
         progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
             codes = [_codes(rows, *each) for each in zip(grouped, places, strict=True)]
-            *values, decisions = rows.values
-            part = np.column_stack([*values, rows.numbers, *codes, decisions])[:left]
+            values, decisions = rows.values[: n_columns - 1], rows.values[n_columns - 1]
+            weights = _weights_of(rows, columns.propensity)
+            part = np.column_stack([*values, rows.numbers, *codes, weights, decisions])[:left]
             parts.append(part[~np.isnan(part[:, 2])])
             if columns.loss is None:
                 seconds = None if time is None else part[:, 3]
@@ -593,14 +616,14 @@ def _read_scored(
     if time is not None:
         numbers = numbers[:, np.argsort(numbers[3], kind="stable")]
     score, prob, label, *times, row = numbers[:n_columns]
-    scored = Scored(score, prob, label, row)
+    scored = Scored(score, prob, label, row, weights=_unless_ones(numbers[-2]))
     if columns.loss is not None:
         scored = scored._replace(deviance=get_deviance(columns.loss))
     if time is not None:
         scored = scored._replace(times=times[0], zone="UTC" if time.has_zone else "")
     keys, *segments = (
         Keys([str(name or "(empty)") for name in each], codes.astype(np.int64))
-        for each, codes in zip(places, numbers[n_columns:-1], strict=True)
+        for each, codes in zip(places, numbers[n_columns:-2], strict=True)
     )
     decisions = numbers[-1]
     return _Rows(
@@ -624,14 +647,17 @@ def _read_answers(
     time = None if columns.time is None else TimeColumn(columns.time, ())
     before = list(map(probability_column, columns.before or ()))
     read = [*reader_columns(columns.prob, columns.label), *([] if time is None else [time])]
+    n_read = len(before) + len(read)
+    read += _propensities(columns.propensity, read[len(columns.prob)])
     reader, at = RowReader([*before, *read], on_error), len(before) + len(columns.prob)
-    parts, newest = [np.empty((0, len(reader.columns) + 1))], Newest()
+    parts, newest = [np.empty((0, n_read + 2))], Newest()
     with (
         open_table(table, reader.names, format=kind) as source,
         progress(source, "reading", hidden=quiet) as show,
     ):
         for rows in reader.iterate(source):
-            part = np.column_stack([*rows.values, rows.numbers])
+            weights = _weights_of(rows, columns.propensity)
+            part = np.column_stack([*rows.values[:n_read], weights, rows.numbers])
             parts.append(part[~np.isnan(part[:, at])])
             seconds = None if time is None else part[:, at + 1]
             newest.add_answers(part[:, len(before) : at], part[:, at], seconds)
@@ -645,11 +671,27 @@ def _read_answers(
         numbers = numbers[np.argsort(numbers[:, at + 1], kind="stable")]
     names, codes = tuple(columns.prob.values()), numbers[:, at].astype(np.int64)
     answers = Answers(names, numbers[:, len(before) : at], codes, numbers[:, -1])
+    answers = answers._replace(weights=_unless_ones(numbers[:, -2]))
     if before:
         answers = answers._replace(before=numbers[:, : len(before)])
     if time is not None:
         answers = answers._replace(times=numbers[:, at + 1], zone="UTC" if time.has_zone else "")
     return answers, newest.latest_answers()
+
+
+def _propensities(name: str | None, label: Column) -> list[Column]:
+    """Return the column of propensities, which is read last, if there is one."""
+    return [] if name is None else [propensity_column(name, label)]
+
+
+def _weights_of(rows: Rows, propensity: str | None) -> NDArray[np.float64]:
+    """Return how often each row counts."""
+    return np.ones(len(rows.numbers)) if propensity is None else 1.0 / rows.values[-1]
+
+
+def _unless_ones(weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return weights; None if all are 1, so that each row counts once."""
+    return None if (weights == 1.0).all() else np.ascontiguousarray(weights)
 
 
 def _codes(rows: Rows, column: str | None, places: dict[Any, int]) -> NDArray[np.float64]:

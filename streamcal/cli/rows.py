@@ -167,14 +167,13 @@ class _DecisionColumn(Column):
 class _PropensityColumn(Column):
     """Propensities; that of a row without a label does not matter, and is 1."""
 
-    label: str = ""
+    label: Column | None = None
 
     def read(self, chunk: "Chunk") -> tuple[Vector, list["Check"]]:
         """Return the propensities of all rows of a chunk, and which of them can be used."""
-        from streamcal.tables.numbers import as_numbers
-
+        assert self.label is not None
         values, checks = super().read(chunk)
-        _, unlabelled = as_numbers(chunk.columns[self.label], booleans=True)
+        unlabelled = np.isnan(self.label.read(chunk)[0])
         checks = [check._replace(good=check.good | unlabelled) for check in checks]
         return np.where(unlabelled, 1.0, values), checks
 
@@ -235,9 +234,13 @@ def rate_column(name: str) -> Column:
     return Column(name, (requirement,))
 
 
-def propensity_column(name: str, floor: float, label: str) -> Column:
-    """Return a column of probabilities with which the labels of another are asked for."""
-    otherwise = "; --floor says what the least propensity is"
+def propensity_column(name: str, label: Column, floor: float | None = None) -> Column:
+    """Return a column of probabilities with which the labels of another are asked for.
+
+    Without a floor, weights 1 / propensity must only be such that they can be summed.
+    """
+    otherwise = "" if floor is None else "; --floor says what the least propensity is"
+    floor = SMALLEST if floor is None else floor
     requirement = Requirement(
         f"from {floor:g} to 1",
         lambda propensity: (propensity >= floor) & (propensity <= 1.0),

@@ -76,13 +76,14 @@ class Columns:
             only = self.segment or self.propensity
             otherwise = "" if only else "; other numbers need --calibrator isotonic"
             score = probability_column(self.score, otherwise)
-        read = [score, loss_label_column(self.label, totals.loss), weight_column(self.weight)]
+        label = loss_label_column(self.label, totals.loss)
+        read = [score, label, weight_column(self.weight)]
         if isinstance(self.delay, str):
             read.append(delay_column(self.delay))
         if isinstance(self.sampling_rate, str):
             read.append(rate_column(self.sampling_rate))
         if self.propensity is not None:
-            read.append(propensity_column(self.propensity, floor, self.label))
+            read.append(propensity_column(self.propensity, label, floor))
         if self.time is not None:
             read.append(TimeColumn(self.time, ()))
         return read

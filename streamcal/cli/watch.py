@@ -13,6 +13,7 @@ from streamcal.cli.options import (
     KnownKeyOption,
     KnownLabelOption,
     KnownProbOption,
+    KnownPropensityOption,
     KnownScoreOption,
     KnownSegmentOption,
     KnownTimeOption,
@@ -39,6 +40,7 @@ def watch(
     prob: KnownProbOption = None,
     key: KnownKeyOption = None,
     segment: KnownSegmentOption = None,
+    propensity: KnownPropensityOption = None,
     time: KnownTimeOption = None,
     since: SinceOption = None,
     loss: MeansLossOption = None,
@@ -85,7 +87,8 @@ def watch(
         check_access(host, token)
         columns = score, label, prob, key, tuple(segment or ())
         promises = promises_in(at_least or ())
-        given = Given(*columns, time, since, file_format, on_error, loss, promises)
+        options = file_format, on_error, loss, promises, propensity
+        given = Given(*columns, time, since, *options)
         check_can_be_read_again(source)
         subject = open_subject(source, given)
         subject.watched = True

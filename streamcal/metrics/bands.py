@@ -86,6 +86,7 @@ def corp_band(
     counts: _Array,
     hits: _Array,
     *,
+    squares: _Array | None = None,
     kind: Kind = "consistency",
     method: BandMethod = "resampling",
     level: float = 0.9,
@@ -99,6 +100,10 @@ def corp_band(
     scores, counts, hits : ndarrays of shape (n_scores,)
         Distinct predictions in [0, 1], ascending; the number of samples of each; and the number of
         positive ones. More than 1000 scores are grouped first, which bounds the cost.
+    squares : ndarray of shape (n_scores,), optional
+        If samples have weights: the sum of their squares for each score; ``counts`` and ``hits``
+        are sums of weights then. Labels are drawn for the effective number of samples, (Σw)² / Σw²,
+        rounded down, so the band is a little too wide where few samples have different weights.
     kind
         ``"consistency"`` or ``"confidence"``.
     method
@@ -121,6 +126,14 @@ def corp_band(
     check_choice(method, "method", METHODS)
     level = as_within(level, "level", "(0, 1)")
     check_count(n_resamples, "n_resamples")
+    if squares is not None:
+        if method != "resampling":
+            raise ValueError(f"`method` must be 'resampling' where `w` is given, got {method!r}")
+        sizes = counts**2 / squares
+        x, n, k, squares = _group(scores, counts, hits, squares, sizes=sizes)
+        drawn = np.maximum(np.floor(n**2 / squares * (1.0 + 1e-9)), 1.0)
+        chances = x if kind == "consistency" else _fit(x, k / n, n)(x)
+        return Band(x, *_resampling_band(x, n, drawn, chances, level, n_resamples, seed))
     if (counts != np.round(counts)).any():
         at = int(np.argmax(counts != np.round(counts)))
         raise ValueError(
@@ -129,7 +142,7 @@ def corp_band(
     x, n, k = _group(scores, counts, hits)
     if method == "resampling":
         chances = x if kind == "consistency" else _fit(x, k / n, n)(x)
-        return Band(x, *_resampling_band(x, n, chances, level, n_resamples, seed))
+        return Band(x, *_resampling_band(x, n, n, chances, level, n_resamples, seed))
     if kind == "consistency":
         half = _asymptotic_half_width(x, n, level)
         return Band(x, np.clip(x - half, 0.0, 1.0), np.clip(x + half, 0.0, 1.0))
@@ -142,6 +155,7 @@ def mean_band(
     squares: _Array,
     *,
     least: float,
+    sizes: _Array | None = None,
     level: float = 0.9,
     n_resamples: int = 500,
     seed: int = 0,
@@ -155,6 +169,9 @@ def mean_band(
         errors. More than 1000 scores are grouped first, which bounds the cost.
     least
         The least mean of labels; the band does not go below it.
+    sizes : ndarray of shape (n_scores,), optional
+        If samples have weights: the effective number of samples of each score. ``counts`` are sums
+        of weights then, and ``squares`` those of squared weights times squared errors.
     level
         Probability at each score, in (0, 1).
     n_resamples, seed
@@ -170,7 +187,7 @@ def mean_band(
     """
     level = as_within(level, "level", "(0, 1)")
     check_count(n_resamples, "n_resamples")
-    x, n, squares = _group(scores, counts, squares, -np.inf, np.inf)
+    x, n, squares = _group(scores, counts, squares, least=-np.inf, most=np.inf, sizes=sizes)
     rng = np.random.default_rng(seed)
     means = x + np.sqrt(squares) / n * rng.standard_normal((n_resamples, len(x)))
     low, high = _quantiles_of_fits(x, n, means, level)
@@ -203,17 +220,27 @@ def share_band(hits: _Array, n: _Array, level: float = 0.9) -> tuple[_Array, _Ar
 
 
 def _group(
-    scores: _Array, counts: _Array, hits: _Array, least: float = 0.0, most: float = 1.0
-) -> tuple[_Array, _Array, _Array]:
-    """Group neighbours if there are many scores, but not at the ends, where each sample counts."""
+    scores: _Array,
+    counts: _Array,
+    *sums: _Array,
+    least: float = 0.0,
+    most: float = 1.0,
+    sizes: _Array | None = None,
+) -> tuple[_Array, ...]:
+    """Group neighbours if there are many scores, but not at the ends, where each sample counts.
+
+    ``sizes`` are numbers of samples, if ``counts`` are weights.
+    """
     if len(scores) <= _MAX_GROUPS:
-        return scores, counts, hits
-    n, tail = counts.sum(), _MAX_GROUPS // 10
+        return scores, counts, *sums
+    sizes = counts if sizes is None else sizes
+    n, tail = sizes.sum(), _MAX_GROUPS // 10
     middle = np.linspace(tail, n - tail, 8 * tail, endpoint=False)
     cuts = np.concatenate([np.arange(tail), middle, np.arange(n - tail, n)])
-    starts = np.unique(np.searchsorted(np.cumsum(counts), cuts, side="right"))
-    sums, counts, hits = (np.add.reduceat(v, starts) for v in (scores * counts, counts, hits))
-    return np.clip(sums / counts, least, most), counts, hits
+    starts = np.unique(np.searchsorted(np.cumsum(sizes), cuts, side="right"))
+    starts = starts[starts < len(scores)]  # sizes are rounded
+    totals, counts, *sums_ = (np.add.reduceat(v, starts) for v in (scores * counts, counts, *sums))
+    return np.clip(totals / counts, least, most), counts, *sums_
 
 
 def _fit(x: _Array, means: _Array, n: _Array) -> Staircase:
@@ -221,12 +248,12 @@ def _fit(x: _Array, means: _Array, n: _Array) -> Staircase:
 
 
 def _resampling_band(
-    x: _Array, n: _Array, chances: _Array, level: float, n_resamples: int, seed: int
+    x: _Array, n: _Array, drawn: _Array, chances: _Array, level: float, n_resamples: int, seed: int
 ) -> tuple[_Array, _Array]:
     """Return the pointwise quantiles of fits; labels of equal scores are one binomial count."""
     rng = np.random.default_rng(seed)
     chances = np.clip(chances, 0.0, 1.0)
-    means = rng.binomial(n.astype(np.int64), chances, size=(n_resamples, len(x))) / n
+    means = rng.binomial(drawn.astype(np.int64), chances, size=(n_resamples, len(x))) / drawn
     return _quantiles_of_fits(x, n, means, level)
 
 

@@ -354,7 +354,10 @@ def mean_score_of(
 
 
 def split_of_means(
-    y: NDArray[np.float64], z: NDArray[np.float64], deviance: Deviance
+    y: NDArray[np.float64],
+    z: NDArray[np.float64],
+    deviance: Deviance,
+    w: NDArray[np.float64] | None = None,
 ) -> Decomposition:
     """Return the split of the mean deviance of predicted means, arrays of shape ``(n_samples,)``.
 
@@ -365,10 +368,10 @@ def split_of_means(
     >>> split_of_means(y, z, get_deviance("poisson")).mcb
     0.7918
     """
-    mean = float(deviance.clip(np.asarray(y.mean())))
-    unc = float(deviance(mean, y).mean())
-    score = float(deviance(z, y).mean())
-    return decompose_means(isotonic_fit(z, y), score, deviance, mean, unc)
+    mean = float(deviance.clip(np.asarray(np.average(y, weights=w))))
+    unc = float(np.average(deviance(mean, y), weights=w))
+    score = float(np.average(deviance(z, y), weights=w))
+    return decompose_means(isotonic_fit(z, y, w), score, deviance, mean, unc)
 
 
 def chance_miscalibration(

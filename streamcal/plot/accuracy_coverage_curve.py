@@ -56,12 +56,44 @@ class Answers(NamedTuple):
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return an interval for the probability that an answer is right, in the mean of all."""
-        if not self.n_answers:
-            return 0.0, 1.0
-        low, high = share_band(
-            np.array([float(self.n_right)]), np.array([float(self.n_answers)]), level
-        )
-        return float(low[0]), float(high[0])
+        return _interval(self.n_right, self.n_answers, level)
+
+
+class WeightedAnswers(NamedTuple):
+    """As `Answers`, if samples have weights: ``coverage`` and ``accuracy`` are weighted shares.
+
+    ``n_answers`` is the effective number of answers, (Σw)² / Σw², for which the interval is that of
+    Clopper and Pearson.
+    """
+
+    target: float
+    coverage: float
+    accuracy: float
+    n_answers: float
+    expected: float
+
+    @classmethod
+    def of(cls, target: float, right: Array, chances: Array, w: Array, total: float) -> Self:
+        """Return what is known of answers: arrays of shape ``(n_answers,)``, and the weight of all.
+
+        ``right`` are 0.0 or 1.0, ``chances`` their probabilities.
+        """
+        weight = float(w.sum())
+        if not weight:
+            return cls(target, 0.0, float("nan"), 0.0, 1.0)
+        accuracy, expected = (min(float(w @ each) / weight, 1.0) for each in (right, chances))
+        return cls(target, weight / total, accuracy, weight**2 / float(w @ w), expected)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return an interval for the probability that an answer is right, in the mean of all."""
+        return _interval(self.accuracy * self.n_answers, self.n_answers, level)
+
+
+def _interval(n_right: float, n: float, level: float) -> tuple[float, float]:
+    if not n:
+        return 0.0, 1.0
+    low, high = share_band(np.array([float(n_right)]), np.array([float(n)]), level)
+    return float(low[0]), float(high[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,10 +203,17 @@ def curve_of(
     name: str | None = None,
     level: float | None = None,
     target: float | None = None,
+    w: Array | None = None,
 ) -> AccuracyCoverageCurve:
-    """Return the curve of answers, of which there must be one."""
+    """Return the curve of answers, of which there must be one; ``w`` are weights of samples.
+
+    With weights, the band is that of the effective number of answers, (Σw)² / Σw².
+    """
     right, certainty = answers
     n = len(right)
+    if w is not None:
+        assert target is None, "targets are for samples without weights"
+        return _weighted_curve_of(right, certainty, w, name, level)
     order = np.argsort(-certainty, kind="stable")
     ranked = certainty[order]
     counts = np.append(np.flatnonzero(np.diff(ranked)), n - 1) + 1
@@ -193,6 +232,45 @@ def curve_of(
         upper,
         given,
     )
+
+
+def _weighted_curve_of(
+    right: Array, certainty: Array, w: Array, name: str | None, level: float | None
+) -> AccuracyCoverageCurve:
+    n = len(right)
+    order = np.argsort(-certainty, kind="stable")
+    ranked, w = certainty[order], w[order]
+    counts = np.append(np.flatnonzero(np.diff(ranked)), n - 1) + 1
+    counts = counts[_some_of(counts)]
+    sums = (np.cumsum(each)[counts - 1] for each in (w, w * right[order], w * ranked, w * w))
+    weight, hits, expected, squares = sums
+    accuracy = np.minimum(hits / weight, 1.0)
+    lower = upper = None
+    if level is not None:
+        effective = weight**2 / squares
+        lower, upper = share_band(accuracy * effective, effective, level)
+    return AccuracyCoverageCurve(
+        *(weight / weight[-1], accuracy, np.minimum(expected / weight, 1.0), ranked[counts - 1]),
+        n,
+        name,
+        lower,
+        upper,
+    )
+
+
+def weighted_answers_under(answers: Events, target: float, w: Array) -> WeightedAnswers:
+    """Return the most answers of which a weighted share is right in expectation.
+
+    Samples of equal certainty are answered together.
+    """
+    right, certainty = answers
+    order = np.argsort(-certainty, kind="stable")
+    ranked = certainty[order]
+    ends = np.append(np.flatnonzero(np.diff(ranked)), len(right) - 1)
+    expected = np.cumsum(w[order] * ranked)[ends] / np.cumsum(w[order])[ends]
+    kept = np.flatnonzero(expected >= target - 1e-12)
+    given = order[: ends[kept[-1]] + 1] if len(kept) else order[:0]
+    return WeightedAnswers.of(target, right[given], certainty[given], w[given], float(w.sum()))
 
 
 def answers_under(answers: Events, target: float) -> Answers:

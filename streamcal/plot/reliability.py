@@ -13,7 +13,7 @@ one axes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from streamcal._validation import check_choice
 from streamcal.losses import Tweedie
 from streamcal.losses.deviance import Deviance, DevianceName
-from streamcal.metrics.bands import KINDS, Band, BandMethod, Kind
+from streamcal.metrics.bands import KINDS, BandMethod, Kind
 from streamcal.metrics.base import Multiclass, check_multiclass, find_deviance
 from streamcal.metrics.corp import SCORES, Scoring
 from streamcal.notebook.shape import Shape
@@ -40,6 +40,7 @@ from streamcal.plot._predictions import (
 from streamcal.plot.reliability_curve import (
     Array,
     Curve,
+    FindBand,
     Path,
     ReliabilityCurve,
     band_finder,
@@ -350,7 +351,7 @@ class ReliabilityDisplay:
         pos_val: Any,
         multiclass: Multiclass | None,
         scoring: Scoring,
-        find_band: Callable[[Array, Array], Band] | None,
+        find_band: FindBand | None,
     ) -> Self:
         """Return the display of models; nothing is drawn."""
 
@@ -387,7 +388,7 @@ class ReliabilityDisplay:
         models: Mapping[str | None, Events],
         loss: DevianceName | Tweedie | None,
         deviance: Deviance,
-        find_band: Callable[[Array, Array], Band] | None,
+        find_band: FindBand | None,
     ) -> Self:
         """Return the display of predicted means; nothing is drawn."""
         return cls(fit_curves(models, deviance, find_bands(models, find_band)), loss=loss)

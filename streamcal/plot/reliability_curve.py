@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 
 from streamcal._advice import shown
-from streamcal._validation import check_choice, check_within
+from streamcal._validation import as_weights, check_choice, check_within
 from streamcal.isotonic.corp import Decomposition, decompose
 from streamcal.isotonic.staircase import Staircase, isotonic_fit
 from streamcal.losses import Tweedie
@@ -27,6 +27,8 @@ from streamcal.notebook.shape import Shape
 Array = NDArray[np.float64]
 Path = tuple[Array, Array]
 """x and y of corners."""
+FindBand = Callable[[Array, Array, Array | None], Band]
+"""Returns the band of labels, predictions and weights."""
 
 _BINS = 50
 _SCORE_NAMES = {"brier": "Brier", "log": "log loss", "squared": "sq. error"}
@@ -84,8 +86,12 @@ class ReliabilityCurve:
         n_resamples: int = 500,
         seed: int = 0,
         loss: DevianceName | Tweedie | None = None,
+        w: ArrayLike | None = None,
     ) -> Self:
         """Compute what `ReliabilityDisplay.from_predictions` draws; it has the same parameters.
+
+        Beside these, ``w`` are weights of the samples: 1 / propensity where only some decisions get
+        a label. The band then needs the method "resampling".
 
         Examples
         --------
@@ -100,7 +106,9 @@ class ReliabilityCurve:
             model = {name: as_events(y_true, y_prob, pos_val)}
         else:
             model = {name: found.as_arrays(y_true, y_prob)}
-        (curve,) = fit_curves(model, found or scoring, find_bands(model, find_band))
+        weights = None if w is None else as_weights(w, len(model[name][0]))
+        bands = find_bands(model, find_band, weights)
+        (curve,) = fit_curves(model, found or scoring, bands, weights)
         return cls(**vars(curve))
 
     def points(self) -> Path:
@@ -221,8 +229,8 @@ def band_finder(
     n_resamples: int,
     seed: int,
     deviance: Deviance | None = None,
-) -> Callable[[Array, Array], Band] | None:
-    """Return a function from labels and predictions to a band; None without a level.
+) -> FindBand | None:
+    """Return a function from labels, predictions and weights to a band; None without a level.
 
     The parameters are those of `ReliabilityDisplay.from_predictions`; wrong ones raise.
     """
@@ -240,13 +248,16 @@ def band_finder(
                 )
         least = deviance.loss.mean_range[0]
 
-        def find_mean_band(y: Array, z: Array) -> Band:
+        def find_mean_band(y: Array, z: Array, w: Array | None) -> Band:
             scores, group = np.unique(z, return_inverse=True)
+            errors = (y - z) ** 2 if w is None else (w * (y - z)) ** 2
+            n = _totals(group, w)
             return mean_band(
                 scores,
-                np.bincount(group).astype(np.float64),
-                np.asarray(np.bincount(group, (y - z) ** 2), dtype=np.float64),
+                n,
+                _totals(group, errors),
                 least=least,
+                sizes=None if w is None else n**2 / _totals(group, w**2),
                 level=level,
                 n_resamples=n_resamples,
                 seed=seed,
@@ -254,12 +265,13 @@ def band_finder(
 
         return find_mean_band
 
-    def find(happened: Array, p: Array) -> Band:
+    def find(happened: Array, p: Array, w: Array | None) -> Band:
         scores, group = np.unique(p, return_inverse=True)
         return corp_band(
             scores,
-            np.bincount(group).astype(np.float64),
-            np.asarray(np.bincount(group, happened), dtype=np.float64),
+            _totals(group, w),
+            _totals(group, happened if w is None else w * happened),
+            squares=None if w is None else _totals(group, w**2),
             kind=band,
             method=method,
             level=level,
@@ -270,23 +282,33 @@ def band_finder(
     return find
 
 
+def _totals(group: NDArray[np.int64], values: Array | None) -> Array:
+    """Return the sum of values in each group; None: the number of samples."""
+    return np.bincount(group, values).astype(np.float64)
+
+
 def find_bands(
     models: Mapping[str | None, tuple[Array, Array]],
-    find_band: Callable[[Array, Array], Band] | None,
+    find_band: FindBand | None,
+    w: Array | None = None,
 ) -> dict[str | None, Band]:
     """Return the band of each model; none without a function that finds them."""
     if find_band is None:
         return {}
-    return {name: find_band(*model) for name, model in models.items()}
+    return {name: find_band(*model, w) for name, model in models.items()}
 
 
 def fit_curves(
     models: Mapping[str | None, tuple[Array, Array]],
     scoring: str | Deviance,
     bands: Mapping[str | None, Band],
+    w: Array | None = None,
 ) -> list[ReliabilityCurve]:
-    """Return the curves of models, from labels and predictions, over the same range."""
-    fits = {name: isotonic_fit(p, happened) for name, (happened, p) in models.items()}
+    """Return the curves of models, from labels and predictions, over the same range.
+
+    ``w`` are the weights of the samples, the same for all models.
+    """
+    fits = {name: isotonic_fit(p, happened, w) for name, (happened, p) in models.items()}
     if isinstance(scoring, Deviance):
         edges = _edges_of_means(
             [p for _, p in models.values()],
@@ -305,21 +327,23 @@ def fit_curves(
         ReliabilityCurve(
             staircase=fits[name],
             name=name,
-            mass=np.histogram(p, bins=edges)[0].astype(np.float64),
+            mass=np.histogram(p, bins=edges, weights=w)[0].astype(np.float64),
             edges=edges,
             n_samples=len(p),
-            decomposition=_split(fits[name], y, p, scoring),
+            decomposition=_split(fits[name], y, p, scoring, w),
             band=bands.get(name),
         )
         for name, (y, p) in models.items()
     ]
 
 
-def _split(stairs: Staircase, y: Array, p: Array, scoring: str | Deviance) -> Decomposition:
+def _split(
+    stairs: Staircase, y: Array, p: Array, scoring: str | Deviance, w: Array | None
+) -> Decomposition:
     """Return the split of the mean score, or of the mean deviance."""
     if isinstance(scoring, Deviance):
-        return split_of_means(y, p, scoring)
-    return decompose(stairs, mean_score_of(y, p, scoring), scoring)
+        return split_of_means(y, p, scoring, w)
+    return decompose(stairs, mean_score_of(y, p, scoring, w), scoring)
 
 
 def over_same_range(

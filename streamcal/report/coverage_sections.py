@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from streamcal.plot.accuracy_coverage_curve import (
     AccuracyCoverageCurve,
     Answers,
+    WeightedAnswers,
     answers_of_two,
     answers_under,
     curve_of,
     lowest_of,
+    weighted_answers_under,
 )
 from streamcal.report import verdict
 from streamcal.report.content import Cells, Chart, Section, Series, Table, shown
@@ -38,19 +40,25 @@ class Column(NamedTuple):
         Whether the likelier label is right, 0.0 or 1.0, and its probability.
     ones : (ndarray, ndarray) or None
         The labels 0 and 1, and the probability of the label 1; None if there are several labels.
+    weights : ndarray of shape (n_rows,) or None
+        Those of `Scored`.
     """
 
     name: str
     right: Vector
     certainty: Vector
     ones: tuple[Vector, Vector] | None = None
+    weights: Vector | None = None
 
-    def promise(self, metric: str, target: float) -> Answers:
+    def promise(self, metric: str, target: float) -> Answers | WeightedAnswers:
         """Return what `streamcal.maximize` would answer, or label 1, under a target."""
+        events = self.right, self.certainty
         if metric == "precision":
             assert self.ones is not None
-            return answers_under(self.ones, target)
-        return answers_under((self.right, self.certainty), target)
+            events = self.ones
+        if self.weights is not None:
+            return weighted_answers_under(events, target, self.weights)
+        return answers_under(events, target)
 
 
 class Decided(NamedTuple):
@@ -63,17 +71,22 @@ class Decided(NamedTuple):
     decisions: Vector
     p: Vector
     y: Vector
+    weights: Vector | None = None
 
-    def promise(self, metric: str, target: float) -> Answers:
+    def promise(self, metric: str, target: float) -> Answers | WeightedAnswers:
         """Return how many of these decisions are right; of those for 1, if it is a precision."""
         if metric == "precision":
             chosen = self.decisions == 1.0
         else:
             chosen = ~np.isnan(self.decisions)
         given = self.decisions[chosen]
-        n, right = len(given), int((given == self.y[chosen]).sum())
+        right = given == self.y[chosen]
         chances = np.where(given == 1.0, self.p[chosen], 1.0 - self.p[chosen])
-        return Answers(target, len(self.y), n, right, float(chances.mean()) if n else 1.0)
+        if (w := self.weights) is not None:
+            hits = right.astype(np.float64)
+            return WeightedAnswers.of(target, hits, chances, w[chosen], float(w.sum()))
+        n, expected = len(given), float(chances.mean()) if len(given) else 1.0
+        return Answers(target, len(self.y), n, int(right.sum()), expected)
 
 
 class Told(NamedTuple):
@@ -81,12 +94,12 @@ class Told(NamedTuple):
 
     name: str
     metric: str
-    promise: Answers
+    promise: Answers | WeightedAnswers
 
 
-def column_of(name: str, p: Vector, y: Vector) -> Column:
-    """Return a column of probabilities of the label 1."""
-    return Column(name, *answers_of_two(y, p), (y, p))
+def column_of(name: str, p: Vector, y: Vector, w: Vector | None = None) -> Column:
+    """Return a column of probabilities of the label 1; ``w`` are weights of rows."""
+    return Column(name, *answers_of_two(y, p), (y, p), w)
 
 
 def promises_of(givers: Sequence[Column | Decided], targets: Targets) -> list[Told]:
@@ -119,7 +132,9 @@ def of_coverage(
     """Return the section of at least one column; the last one has a band."""
     n = len(columns)
     curves = [
-        curve_of((each.right, each.certainty), each.name, LEVEL if i == n - 1 else None)
+        curve_of(
+            (each.right, each.certainty), each.name, LEVEL if i == n - 1 else None, w=each.weights
+        )
         for i, each in enumerate(columns)
     ]
     text = (
@@ -133,6 +148,11 @@ def of_coverage(
             " A promise is the accuracy that answers must have in expectation, at least, or the"
             " precision of labels 1; as many as possible are given. It is broken, or kept, if the"
             f" whole {100 - 100 * verdict.LEVEL:g} % interval is on one side of it."
+        )
+    if columns[-1].weights is not None:
+        text += (
+            " Shares are estimates for all rows; the intervals are those of the effective number of"
+            " answers, (Σw)² / Σw² for weights w = 1 / propensity."
         )
     tables = (_promise_table(promises),) if promises else ()
     return Section(

@@ -65,11 +65,12 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
     means_given = scored.deviance is not None
     for place in order[:max_keys].tolist():
         p, y = scored.calibrated[rows_of(place)], scored.labels[rows_of(place)]
-        means = (before[place] / len(y), after[place] / len(y), before[place] - after[place])
+        weight, w = float(n[place]), scored.weights_of(rows_of(place))
+        means = (before[place] / weight, after[place] / weight, before[place] - after[place])
         error = calibration_error_of_means if means_given else expected_calibration_error
-        errors = (scored.mcb(p, rows_of(place)), error(p, y))
+        errors = (scored.mcb(p, rows_of(place)), error(p, y, w))
         name = shorten(keys.names[place])
-        rows.append((name, len(y), float(y.mean()), *map(float, means), *errors))
+        rows.append((name, len(y), float(np.average(y, weights=w)), *map(float, means), *errors))
     header = _HEADER_OF_MEANS if means_given else _HEADER
     table = Table("key-scores", "Scores by key", header, tuple(rows), sortable=True)
     text = f"{len(found):,} keys, the worst first"
@@ -85,10 +86,11 @@ def of_keys(scored: Scored, keys: Keys, max_keys: int = MAX_KEYS) -> Section:
 
 
 def _sums(scored: Scored, keys: Keys) -> tuple[Vector, Vector, Vector]:
-    """Return the number of rows of each key, and the sums of its losses before and after."""
+    """Return the weight of the rows of each key, and the sums of its losses before and after."""
+    weights = np.ones(len(keys.places)) if scored.weights is None else scored.weights
 
     def total(values: Vector) -> Vector:
-        return np.asarray(np.bincount(keys.places, values, len(keys.names)), np.float64)
+        return np.asarray(np.bincount(keys.places, weights * values, len(keys.names)), np.float64)
 
     n = total(np.ones(len(keys.places)))
     after = total(scored.losses(scored.calibrated))

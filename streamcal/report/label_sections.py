@@ -35,6 +35,7 @@ from streamcal.report.table_sections import (
     miscalibration,
     over_time,
     reliability_section,
+    total,
 )
 
 MAX_LABELS = 200
@@ -73,6 +74,8 @@ class Answers(NamedTuple):
         As those of `Scored`.
     before : ndarray of shape (n_rows, n_labels), or None
         The probability of each label before calibration.
+    weights : ndarray of shape (n_rows,), or None
+        As those of `Scored`.
     """
 
     names: tuple[str, ...]
@@ -82,6 +85,7 @@ class Answers(NamedTuple):
     times: Vector | None = None
     zone: str = ""
     before: NDArray[np.float64] | None = None
+    weights: Vector | None = None
 
     @property
     def parts(self) -> dict[str, "Answers"]:
@@ -101,7 +105,7 @@ class Answers(NamedTuple):
         right = self.probabilities.argmax(axis=1) == self.labels
         before = np.full(len(p), math.nan) if self.before is None else self.before.max(axis=1)
         hits = right.astype(np.float64)
-        return Scored(before, p, hits, self.rows, self.times, self.zone)
+        return Scored(before, p, hits, self.rows, self.times, self.zone, weights=self.weights)
 
     def of_label(self, place: int) -> tuple[Vector, Vector]:
         """Return the probability of a label, and whether it is the true one."""
@@ -149,10 +153,11 @@ def of_labels(answers: Answers, promises: Sequence[Told] = (), seed: int = 0) ->
         Seed of the resampling for bands and chance levels.
     """
     tops = {f"{_NAME}{when}": each.top for when, each in answers.parts.items()}
-    curves = {name: _curve(top.labels, top.calibrated, name, seed) for name, top in tops.items()}
+    w = answers.weights
+    curves = {name: _curve(top.labels, top.calibrated, name, seed, w) for name, top in tops.items()}
     parts = {
         ("brier", name): decompose(
-            curves[name].staircase, mean_score_of(top.labels, top.calibrated, "brier"), "brier"
+            curves[name].staircase, mean_score_of(top.labels, top.calibrated, "brier", w), "brier"
         )
         for name, top in tops.items()
     }
@@ -185,7 +190,7 @@ def promises_of_labels(answers: Answers, targets: Targets) -> list[Told]:
 def _columns(answers: Answers) -> list[Column]:
     """Return what may answer: the probabilities, or those before and after calibration."""
     return [
-        Column(f"the probabilities{when}", top.labels, top.calibrated)
+        Column(f"the probabilities{when}", top.labels, top.calibrated, None, top.weights)
         for when, top in ((when, each.top) for when, each in answers.parts.items())
     ]
 
@@ -207,42 +212,49 @@ def verdict_of_labels(answers: Answers) -> tuple[str, ...]:
     3 of 3 labels are miscalibrated, most cl
     """
     tops = {when: each.top for when, each in answers.parts.items()}
-    n = len(answers.labels)
-    shares = [_percent(float(top.labels.mean())) for top in tops.values()]
-    means = verdict.rounded_alike(*(float(top.calibrated.mean()) for top in tops.values()))
+    w, rows = answers.weights, f"{len(answers.labels):,} rows"
+    shares = [_percent(top.mean(top.labels)) for top in tops.values()]
+    means = verdict.rounded_alike(*(top.mean(top.calibrated) for top in tops.values()))
+    if w is not None:
+        rows = "all rows"
     if answers.before is None:
+        loss = answers.top.mean(answers.log_losses)
         sentences = [
-            f"The predicted label is right in {shares[0]} of {n:,} rows; its mean probability is"
-            f" {means[0]}. Log loss {float(answers.log_losses.mean()):.4f}."
+            f"The predicted label is right in {shares[0]} of {rows}; its mean probability is"
+            f" {means[0]}. Log loss {loss:.4f}."
         ]
     else:
         periods = None if answers.times is None else answers.top.periods()
         before, after = answers.parts.values()
-        change = verdict.losses_in_words(before.log_losses, after.log_losses, periods)
+        change = verdict.losses_in_words(before.log_losses, after.log_losses, periods, w=w)
         sentences = [
             f"{change} {verdict.gain_in_words(_gain(before, after))}",
-            f"The predicted label is right in {_ARROW.join(shares)} of {n:,} rows; its mean"
+            f"The predicted label is right in {_ARROW.join(shares)} of {rows}; its mean"
             f" probability is {_ARROW.join(means)}.",
         ]
     for when, top in tops.items():
         name = f"the probability of {_NAME}{when and when + ' calibration'}"
-        words = verdict.reliability_in_words(name, top.calibrated, top.labels)
+        words = verdict.reliability_in_words(name, top.calibrated, top.labels, w=w)
         evidence = verdict.evidence_in_words(name, top.calibrated, top.labels, top.place)
         sentences.append(f"{words[0].upper()}{words[1:]} {evidence}")
+    if w is not None:
+        sentences.insert(0, verdict.weights_in_words(w))
     return (*sentences, _each_in_words(answers))
 
 
 def metrics_of_labels(answers: Answers) -> list[Metric]:
     """Return the numbers of a table for Prometheus."""
-    parts = answers.parts.items()
-    sums = {f"all labels{when}": float(each.log_losses.sum()) for when, each in parts}
-    return loss_metrics(len(answers.labels), sums)
+    parts, w = answers.parts.items(), answers.weights
+    sums = {f"all labels{when}": total(each.log_losses, w) for when, each in parts}
+    n = len(answers.labels) if w is None else float(w.sum())
+    return loss_metrics(n, sums, weighted=w is not None)
 
 
 def classwise_error(answers: Answers) -> float:
     """Return the mean over labels of their expected calibration error, as `ECE` does."""
     errors = [
-        expected_calibration_error(*answers.of_label(place)) for place in range(len(answers.names))
+        expected_calibration_error(*answers.of_label(place), answers.weights)
+        for place in range(len(answers.names))
     ]
     return float(np.mean(errors))
 
@@ -254,6 +266,9 @@ def _gain(before: Answers, after: Answers) -> verdict.Gain:
     """
     differences = before.brier_scores - after.brier_scores
     told = differences[np.arange(len(after.labels)), after.labels]
+    if after.weights is not None:
+        most = float(np.abs(differences).max())
+        return verdict.estimated_gain(told, after.weights, most, 2.0)
     bounds = MeanBounds()
     ranges = (told, differences.min(axis=1), differences.max(axis=1))
     for x, low, high in zip(*(each.tolist() for each in ranges), strict=True):
@@ -272,7 +287,9 @@ def _each_in_words(answers: Answers) -> str:
         return f"No label by itself shows clear miscalibration over all rows together.{earlier}"
     _, name, place = max(wrong)
     level = verdict.LEVEL / len(answers.names)
-    words = verdict.reliability_in_words("its probability", *answers.of_label(place), level=level)
+    words = verdict.reliability_in_words(
+        "its probability", *answers.of_label(place), level=level, w=answers.weights
+    )
     return (
         f"{len(wrong):,} of {n:,} labels {'is' if len(wrong) == 1 else 'are'} miscalibrated,"
         f" {'most clearly ' if len(wrong) > 1 else ''}{name}: {words}"
@@ -311,8 +328,9 @@ def _scores(answers: Answers, parts: list[tuple[float, ...]]) -> Section:
         header = ("Score", "About", "Before", "After")
         rows = [(*name, *(column[name] for column in columns)) for name in columns[0]]
         split = "MCB, the miscalibration in the Brier score, is the gain by the best recalibration."
+    counts = "each row counts once." if answers.weights is None else verdict.WEIGHTS
     text = (
-        f"{n:,} rows with a label, {len(answers.names):,} labels; each row counts once. The"
+        f"{n:,} rows with a label, {len(answers.names):,} labels; {counts} The"
         f" predicted label is the one with the greatest probability. {split}"
         " Less is better, but accuracy, the share of rows"
         f" in which the predicted label is right. In the log loss, {RULE}. The Brier score of all"
@@ -327,30 +345,34 @@ def _numbers(answers: Answers, parts: tuple[float, ...]) -> dict[tuple[str, str]
     """Return the mean scores, by name and what they are about; ``parts`` are of `_SPLIT`."""
     top = answers.top
     told = answers.brier_scores[np.arange(len(answers.labels)), answers.labels]
-    error = expected_calibration_error(top.calibrated, top.labels)
+    error = expected_calibration_error(top.calibrated, top.labels, top.weights)
     return {
-        ("Accuracy", "predicted label"): float(top.labels.mean()),
+        ("Accuracy", "predicted label"): top.mean(top.labels),
         _SPLIT: parts[0],
         _MCB: parts[1],
         ("ECE", "predicted label"): error,
         ("ECE", "each label"): classwise_error(answers),
-        ("Brier score", "all labels"): float(told.mean()),
-        ("log loss", "all labels"): float(answers.log_losses.mean()),
+        ("Brier score", "all labels"): top.mean(told),
+        ("log loss", "all labels"): top.mean(answers.log_losses),
     }
 
 
 def _each_label(answers: Answers, seed: int) -> Section:
-    n, rows = len(answers.labels), []
+    w, top, rows = answers.weights, answers.top, []
     for place, name in enumerate(answers.shown):
         p, y = answers.of_label(place)
-        count, error, mcb = int(y.sum()), expected_calibration_error(p, y), miscalibration(p, y)
+        count, error, mcb = (
+            int(y.sum()),
+            expected_calibration_error(p, y, w),
+            miscalibration(p, y, w),
+        )
         if answers.before is None:
-            cells = (float(p.mean()), error, mcb, area_under_curve(p, y))
+            cells = (top.mean(p), error, mcb, area_under_curve(p, y, w))
         else:
             earlier = np.ascontiguousarray(answers.before[:, place])
-            error_before = expected_calibration_error(earlier, y)
-            cells = (error_before, error, miscalibration(earlier, y), mcb)
-        rows.append((name, count, count / n, *cells))
+            error_before = expected_calibration_error(earlier, y, w)
+            cells = (error_before, error, miscalibration(earlier, y, w), mcb)
+        rows.append((name, count, top.mean(y), *cells))
     rows.sort(key=lambda row: -row[4])
     if answers.before is None:
         header, text = (
@@ -400,9 +422,9 @@ def _panel(answers: Answers, place: int, seed: int) -> Chart:
     for when, each in answers.parts.items():
         p, y = each.of_label(place)
         is_before = when == _BOTH[0]
-        mcbs.append(shown(miscalibration(p, y)))
+        mcbs.append(shown(miscalibration(p, y, answers.weights)))
         color, words = "c0" if is_before else "c1", when.strip()
-        curve = _curve(y, p, answers.shown[place], seed)
+        curve = _curve(y, p, answers.shown[place], seed, answers.weights)
         if curve.band is not None:
             x, low, high = limit_points(*curve.band)
             columns = {"x": x, "low": low, "high": high}
@@ -410,7 +432,7 @@ def _panel(answers: Answers, place: int, seed: int) -> Chart:
             series.append(Series(label, "band", columns, color, hatched=is_before))
         x, y = thin(*curve.points())
         series.append(Series(words or "the label", "line", {"x": x, "y": y}, color))
-    share = answers.counts[place] / len(answers.labels)
+    share = answers.top.mean((answers.labels == place).astype(np.float64))
     return Chart(
         f"label-{place}",
         answers.shown[place],
@@ -424,9 +446,9 @@ def _panel(answers: Answers, place: int, seed: int) -> Chart:
     )
 
 
-def _curve(y: Vector, p: Vector, name: str, seed: int) -> ReliabilityCurve:
+def _curve(y: Vector, p: Vector, name: str, seed: int, w: Vector | None) -> ReliabilityCurve:
     return ReliabilityCurve.from_predictions(
-        y == 1.0, p, name=name, level=LEVEL, n_resamples=RESAMPLES, seed=seed
+        y == 1.0, p, name=name, level=LEVEL, n_resamples=RESAMPLES, seed=seed, w=w
     )
 
 

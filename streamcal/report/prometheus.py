@@ -28,22 +28,25 @@ def counter(name: str, help: str, value: float) -> Metric:
     return Metric(f"{name}_total", "counter", help, (({}, value),))
 
 
-def loss_metrics(n: float, sums: Mapping[str, float], loss: str | None = None) -> list[Metric]:
+def loss_metrics(
+    n: float, sums: Mapping[str, float], loss: str | None = None, *, weighted: bool = False
+) -> list[Metric]:
     """Return the number of labels and the sums of log losses by column, if they are known.
 
-    Or of deviances of a ``loss``.
+    Or of deviances of a ``loss``. If ``weighted``, a label counts 1 / propensity times in all.
     """
+    each = ", each 1 / propensity times" if weighted else ""
     known = tuple(({"column": name}, total) for name, total in sums.items() if total == total)
     if loss is not None:
-        text = "Sum of the deviances of a column over all labels."
+        text = f"Sum of the deviances of a column over all labels{each}."
         summed = tuple(({**labels, "loss": loss}, total) for labels, total in known)
         return [
-            counter("labels", "Labels in the deviance.", n),
+            counter("labels", f"Labels in the deviance{each}.", n),
             Metric("deviance_sum_total", "counter", text, summed),
         ]
-    text = "Sum of the log losses of a column over all labels."
+    text = f"Sum of the log losses of a column over all labels{each}."
     return [
-        counter("labels", "Labels in the log loss.", n),
+        counter("labels", f"Labels in the log loss{each}.", n),
         Metric("log_loss_sum_total", "counter", text, known),
     ]
 

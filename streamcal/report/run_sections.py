@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamcal._state import decode
+from streamcal.calibration.audited import AuditedCalibrator
+from streamcal.durable.events import AUDITS
+from streamcal.durable.keys import PREFIX
 from streamcal.durable.labels import JOIN, LabelJoin
 from streamcal.durable.store import Store
 from streamcal.durable.timeline import LENGTH, RECENT, TIMELINE, Periods, Timeline
@@ -52,12 +55,15 @@ class Run:
         None in stores that `streamcal.durable.run` has not written.
     join : LabelJoin or None
         None in a run without late labels.
+    has_propensities : bool
+        Whether only some labels are asked for, with known propensities.
     """
 
     def __init__(self, store: Store) -> None:
         self.offset: int = store.offset
         self.timeline: Timeline | None = _read(store, TIMELINE, Timeline)
         self.join: LabelJoin | None = _read(store, JOIN, LabelJoin)
+        self.has_propensities = AUDITS in store or _first_kind(store) == AuditedCalibrator.__name__
 
     @property
     def lag(self) -> int | None:
@@ -111,6 +117,12 @@ def _read(store: Store, name: str, kind: type[Any]) -> Any:
     return kind.from_bytes(data) if decode(data).kind == kind.__name__ else None
 
 
+def _first_kind(store: Store) -> str | None:
+    """Return the kind of a run's calibrators; None before any of them has learned."""
+    key = store.first_key(PREFIX)
+    return None if key is None else decode(store.get_bytes(key)).kind
+
+
 def of_run(run: Run, promises: Sequence[Told] = ()) -> list[Section]:
     """Return the sections of a run: its state now, losses over time, recent reliability."""
     if run.timeline is None:
@@ -133,6 +145,11 @@ def verdict_of_run(run: Run, promises: Sequence[Told] = ()) -> tuple[str, ...]:
     if run.timeline is None:
         return ()
     sentences = [f"Alarm: {alarm.text}." for alarm in alarms_of(run) if alarm.is_on]
+    if run.has_propensities:
+        sentences.append(
+            "Only some decisions have a label, and each label counts once here: losses, curves and"
+            " promises are of these decisions, not of all."
+        )
     if gain := _gain(run.timeline):
         losses = _losses_in_words(run.timeline.periods())
         sentences.append(f"{losses} {verdict.gain_in_words(gain)}")

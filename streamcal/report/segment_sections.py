@@ -1,7 +1,7 @@
 """The section of a report with the errors of segments: values of columns, and pairs of values."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,32 @@ class Segments(NamedTuple):
     values: list[Keys]
 
 
+class Means(NamedTuple):
+    """Weighted means of segments, and effective numbers of rows: arrays of shape (n_segments,).
+
+    ``before`` are means of the scores, NaN where these are no probabilities.
+    """
+
+    before: Vector
+    after: Vector
+    observed: Vector
+    n: Vector
+
+    @classmethod
+    def of(
+        cls, groups: list[Group], scored: Scored, w: Vector, order: NDArray[np.int64]
+    ) -> "Means":
+        """Return the means of the segments at some places."""
+        raw = scored.raw if scored.comparable else np.full(len(w), math.nan)
+        columns = (w, w * w, w * raw, w * scored.calibrated, w * scored.labels)
+        weight, squares, *sums = (
+            np.concatenate([np.bincount(group.codes, column) for group in groups])[order]
+            for column in columns
+        )
+        before, after, observed = (each / weight for each in sums)
+        return cls(before, after, np.minimum(observed, 1.0), weight**2 / squares)
+
+
 class Compared(NamedTuple):
     """The errors of segments before and after calibration, the clearest error after it first.
 
@@ -47,11 +73,14 @@ class Compared(NamedTuple):
         None where scores are not probabilities.
     after : SegmentErrors
         Of all segments.
+    means : Means or None
+        Estimates for all rows of all segments; None if each row counts once.
     """
 
     names: list[str]
     before: SegmentErrors | None
     after: SegmentErrors
+    means: Means | None = None
 
 
 def compare(scored: Scored, segments: Segments, max_segments: int = MAX_SEGMENTS) -> Compared:
@@ -68,7 +97,9 @@ def compare(scored: Scored, segments: Segments, max_segments: int = MAX_SEGMENTS
         before = measure(groups, scored.labels, scored.raw, ones).select(order)
     ends = np.cumsum([len(group.values) for group in groups])
     names = [_name_of(groups, ends, at) for at in order[:max_segments].tolist()]
-    return Compared(names, before, after.select(order))
+    w = scored.weights
+    means = None if w is None else Means.of(groups, scored, w, order)
+    return Compared(names, before, after.select(order), means)
 
 
 def _encode(keys: Keys) -> tuple[list[str], NDArray[np.int64]]:
@@ -86,13 +117,15 @@ def _name_of(groups: list[Group], ends: NDArray[np.int64], at: int) -> str:
 
 def of_segments(compared: Compared) -> Section:
     """Return the section of segments."""
-    names, before, after = compared
+    names, before, after, means = compared
     n_shown, n = len(names), len(after.n)
-    low, high = wilson(after.observed[:n_shown], after.n[:n_shown])
-    unknown = np.full(n_shown, math.nan)
+    unknown = np.full(n, math.nan)
     earlier, error = (unknown, unknown) if before is None else (before.predicted, before.sigmas)
+    if means is None:
+        means = Means(earlier, after.predicted, after.observed, after.n.astype(np.float64))
+    low, high = wilson(means.observed, means.n)
     columns = (
-        *(after.n, earlier, after.predicted, after.observed, low, high),
+        *(after.n, means.before, means.after, means.observed, low, high),
         *(error, after.sigmas, adjust(after.p_values)),
     )
     numbers = zip(*(column[:n_shown].tolist() for column in columns), strict=True)
@@ -112,6 +145,11 @@ def of_segments(compared: Compared) -> Section:
         f" is the probability of such an error by chance, corrected for {n:,} segments: below"
         f" {verdict.LEVEL:g}, the segment is miscalibrated."
     )
+    if compared.means is not None:
+        text += (
+            " The means are estimates for all rows, with the interval of the effective number of"
+            " rows; errors and p-values count each labelled row once."
+        )
     return Section("segments", "Segments", text, (), tuple(tables))
 
 
@@ -120,7 +158,7 @@ def verdict_of_segments(compared: Compared, score: str, column: str) -> tuple[st
 
     ``score`` and ``column`` are the names of the columns before and after.
     """
-    names, before, after = compared
+    names, before, after, means = compared
     if not names:
         return ()
     n, wrong = len(after.n), _count_wrong(after)
@@ -128,8 +166,9 @@ def verdict_of_segments(compared: Compared, score: str, column: str) -> tuple[st
         predicted, observed = float(after.predicted[0]), float(after.observed[0])
         sentence = f"By segment, {column} is wrong for {wrong:,} of {n:,}, most clearly {names[0]}"
         if abs(observed - predicted) > 0.5 * float(after.error[0]):
-            means = verdict.rounded_alike(predicted, observed)
-            sentence += " ({} predicted, {} observed)".format(*means)
+            shown = verdict.rounded_alike(predicted, observed)
+            among = "" if means is None else " among the labelled rows"
+            sentence += " ({} predicted, {} observed{})".format(*shown, among)
     else:
         sentence = f"By segment, {column} shows no clear miscalibration in any of {n:,}"
     if before is not None:
@@ -142,7 +181,7 @@ def _count_wrong(errors: SegmentErrors) -> int:
     return int((adjust(errors.p_values) < verdict.LEVEL).sum())
 
 
-def wilson(share: Vector, n: NDArray[np.int64]) -> tuple[Vector, Vector]:
+def wilson(share: Vector, n: NDArray[Any]) -> tuple[Vector, Vector]:
     """Return Wilson's interval of probabilities, of which shares of n samples were observed.
 
     Examples

@@ -1,8 +1,9 @@
 """The sections of a report about a calibrated table: scores, reliability, and both over time.
 
-Numbers are computed from all rows, each with weight 1; drawings have only as many points as a
-screen can show. The decompositions are those of `streamcal.metrics.CORP`, the curves and bands
-those of `streamcal.plot.ReliabilityDisplay`.
+Numbers are computed from all rows, each with weight 1, or with the weight 1 / propensity where only
+some decisions get a label: means are then estimates for all rows, and tests count each labelled row
+once. Drawings have only as many points as a screen can show. The decompositions are those of
+`streamcal.metrics.CORP`, the curves and bands those of `streamcal.plot.ReliabilityDisplay`.
 """
 
 import math
@@ -46,6 +47,8 @@ class Scored(NamedTuple):
     since 1970, and ``zone``, which is "UTC", or "" if it is not known.
 
     With a ``deviance``, labels are counts or amounts, and ``calibrated`` are means of these.
+
+    ``weights`` are 1 / propensity if only some rows have a label, None if each row counts once.
     """
 
     raw: Vector
@@ -55,6 +58,7 @@ class Scored(NamedTuple):
     times: Vector | None = None
     zone: str = ""
     deviance: Deviance | None = None
+    weights: Vector | None = None
 
     @property
     def comparable(self) -> bool:
@@ -82,12 +86,20 @@ class Scored(NamedTuple):
             return log_losses(self.labels, p)
         return self.deviance(_clipped(p, self.deviance), self.labels)
 
+    def weights_of(self, rows: slice | NDArray[np.int64]) -> Vector | None:
+        """Return the weights of some rows; None if each counts once."""
+        return None if self.weights is None else self.weights[rows]
+
+    def mean(self, values: Vector, rows: slice | NDArray[np.int64] = slice(None)) -> float:
+        """Return the mean of values of all rows over some of them."""
+        return float(np.average(values[rows], weights=self.weights_of(rows)))
+
     def mcb(self, p: Vector, rows: slice | NDArray[np.int64] = slice(None)) -> float:
         """Return MCB of the Brier score, or of the deviance, of predictions of some rows."""
-        y = self.labels[rows]
+        y, w = self.labels[rows], self.weights_of(rows)
         if self.deviance is None:
-            return miscalibration(p, y)
-        return split_of_means(y, _clipped(p, self.deviance), self.deviance).mcb
+            return miscalibration(p, y, w)
+        return split_of_means(y, _clipped(p, self.deviance), self.deviance, w).mcb
 
     @property
     def columns(self) -> tuple[Vector, Vector, Vector, Vector]:
@@ -137,7 +149,7 @@ def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Se
     before = {score: scored.raw} if scored.comparable else {}
     columns, given = {**before, column: scored.calibrated}, scored.deviance
     labels = scored.labels == 1.0 if given is None else scored.labels
-    options: Any = {"level": LEVEL, "n_resamples": RESAMPLES, "seed": seed}
+    options: Any = {"level": LEVEL, "n_resamples": RESAMPLES, "seed": seed, "w": scored.weights}
     if given is not None:
         options["loss"] = given.loss
     curves = {
@@ -147,7 +159,7 @@ def of_sample(scored: Scored, score: str, column: str, seed: int = 0) -> list[Se
     left_out = None if scored.comparable else score
     if given is not None:
         splits = {
-            name: split_of_means(scored.labels, _clipped(p, given), given)
+            name: split_of_means(scored.labels, _clipped(p, given), given, scored.weights)
             for name, p in columns.items()
         }
         return [
@@ -192,7 +204,8 @@ def of_two_parts(scored: Scored, since: float, score: str, column: str) -> Secti
         raw, calibrated, labels, rows = (each[part] for each in scored.columns)
         if not scored.comparable:  # though those of this part may be in [0, 1] by chance
             raw = np.full(len(labels), math.nan)
-        chosen = Scored(raw, calibrated, labels, rows, deviance=scored.deviance)
+        weights = scored.weights_of(part)
+        chosen = Scored(raw, calibrated, labels, rows, deviance=scored.deviance, weights=weights)
         scores, reliability = of_sample(chosen, score, column)
         title, chart = f"Reliability {side} {when}", reliability.charts[0]
         charts.append(replace(chart, id=f"reliability-{side}", title=title))
@@ -212,7 +225,7 @@ def verdict_of_two_parts(scored: Scored, since: float) -> tuple[str, ...]:
         return ()
     at = int(np.searchsorted(scored.times, since))
     means = [
-        [float(scored.losses(p)[part].mean()) for p in (scored.raw, scored.calibrated)]
+        [scored.mean(scored.losses(p), part) for p in (scored.raw, scored.calibrated)]
         for part in (slice(at), slice(at, None))
     ]
     before, after = (verdict.change(*each) for each in means)
@@ -233,35 +246,43 @@ def verdict_of_table(scored: Scored, score: str, column: str) -> tuple[str, ...]
     >>> after[:33]
     'new shows no clear miscalibration'
     """
-    y, sentences = scored.labels, []
+    y, w = scored.labels, scored.weights
+    sentences = [] if w is None else [verdict.weights_in_words(w)]
     columns = [(column, scored.calibrated)]
     if scored.comparable:
         columns.insert(0, (score, scored.raw))
         before, after = (scored.losses(p) for _, p in columns)
         periods = None if scored.times is None else scored.periods()
         name = capitalized(scored.loss_name)
-        change = verdict.losses_in_words(before, after, periods, name)
+        change = verdict.losses_in_words(before, after, periods, name, w)
         if scored.deviance is None:
-            gain = verdict.compare(scored.raw, scored.calibrated, y)
+            gain = verdict.compare(scored.raw, scored.calibrated, y, w)
             change += f" {verdict.gain_in_words(gain)}"
         sentences.append(change)
     for name, p in columns:
         if scored.deviance is not None:
-            words = verdict.reliability_in_words(name, p, y, deviance=scored.deviance)
+            words = verdict.reliability_in_words(name, p, y, deviance=scored.deviance, w=w)
             sentences.append(words)
             continue
         evidence = verdict.evidence_in_words(name, p, y, scored.place)
-        sentences.append(f"{verdict.reliability_in_words(name, p, y)} {evidence}")
+        sentences.append(f"{verdict.reliability_in_words(name, p, y, w=w)} {evidence}")
     return tuple(sentences)
 
 
 def metrics_of_table(scored: Scored, score: str, column: str) -> list[Metric]:
     """Return the numbers of a table for Prometheus; the arguments are those of `of_table`."""
-    sums = {column: float(scored.losses(scored.calibrated).sum())}
+    w = scored.weights
+    sums = {column: total(scored.losses(scored.calibrated), w)}
     if scored.comparable:
-        sums = {score: float(scored.losses(scored.raw).sum()), **sums}
+        sums = {score: total(scored.losses(scored.raw), w), **sums}
     loss = None if scored.deviance is None else scored.deviance.name
-    return loss_metrics(len(scored.labels), sums, loss)
+    n = len(scored.labels) if w is None else float(w.sum())
+    return loss_metrics(n, sums, loss, weighted=w is not None)
+
+
+def total(values: Vector, w: Vector | None) -> float:
+    """Return a sum, or a weighted one: arrays of shape ``(n_samples,)``."""
+    return float(values.sum() if w is None else values @ w)
 
 
 def _scores(
@@ -270,15 +291,17 @@ def _scores(
     """Return the decompositions by score and column."""
     columns = [scored.raw, scored.calibrated][-len(curves) :]
     return {
-        (kind, name): decompose(curve.staircase, _mean_score(scored.labels, p, kind), kind)
+        (kind, name): decompose(curve.staircase, _mean_score(scored, p, kind), kind)
         for kind in _SCORE_NAMES
         for (name, curve), p in zip(curves.items(), columns, strict=True)
     }
 
 
-def _mean_score(y: Vector, p: Vector, kind: str) -> float:
-    """Return the mean Brier score or log loss; arrays of shape ``(n_samples,)``."""
-    return float(np.mean(log_losses(y, p))) if kind == "log" else mean_score_of(y, p, kind)
+def _mean_score(scored: Scored, p: Vector, kind: str) -> float:
+    """Return the mean Brier score or log loss of predictions of all rows."""
+    if kind == "log":
+        return scored.mean(log_losses(scored.labels, p))
+    return mean_score_of(scored.labels, p, kind, scored.weights)
 
 
 def _score_section(
@@ -291,23 +314,35 @@ def _score_section(
     names = list(dict.fromkeys(name for _, name in scores))
     columns = [scored.raw, scored.calibrated][-len(names) :]
     for label, measure in (("ECE", expected_calibration_error), ("AUC", area_under_curve)):
-        values = [measure(p, scored.labels) for p in columns]
+        values = [measure(p, scored.labels, scored.weights) for p in columns]
         rows += [
             (label, name, value, *[math.nan] * 3) for name, value in zip(names, values, strict=True)
         ]
-    n, positive = len(scored.labels), float(scored.labels.mean())
     text = (
-        f"{n:,} rows with a label, {100 * positive:.4g} % of them 1; each counts once. A mean"
-        " score is the miscalibration (MCB, the gain by the best recalibration) minus the"
-        " discrimination (DSC) plus the uncertainty of the labels (UNC). Less is better."
-        f" In the log loss, {RULE}. ECE is the expected calibration error over {ECE_BINS} bins of"
-        " equal width; AUC, the area under the ROC curve, measures the order of the values alone:"
-        " more is better."
+        f"{_rows_in_words(scored)} A mean score is the miscalibration (MCB, the gain by the best"
+        " recalibration) minus the discrimination (DSC) plus the uncertainty of the labels (UNC)."
+        f" Less is better. In the log loss, {RULE}. ECE is the expected calibration error over"
+        f" {ECE_BINS} bins of equal width; AUC, the area under the ROC curve, measures the order of"
+        " the values alone: more is better."
     )
     if left_out is not None:
         text += f" {left_out} has values outside [0, 1], so it is not compared."
     table = Table("score-numbers", "Scores", _SCORE_HEADER, tuple(rows))
     return Section("scores", "Scores", text, (), (table,))
+
+
+def _rows_in_words(scored: Scored) -> str:
+    """Return how many rows there are, what their labels are in the mean, and what each counts."""
+    n, mean = len(scored.labels), scored.mean(scored.labels)
+    share, of_means = f"{100 * mean:.4g} %", f"in the mean {shown(mean)}"
+    if scored.weights is None:
+        labels = f"{share} of them 1" if scored.deviance is None else of_means
+        return f"{n:,} rows with a label, {labels}; each counts once."
+    if scored.deviance is None:
+        labels = f"Of all labels, {share} are 1."
+    else:
+        labels = f"All labels are {of_means}."
+    return f"{n:,} rows with a label. {verdict.WEIGHTS} {labels}"
 
 
 def _means_section(
@@ -324,13 +359,12 @@ def _means_section(
         share = 1.0 - parts.mean_score / parts.unc if parts.unc else math.nan
         rows.append(("D²", name, share, *nothing))
     rows += [
-        ("ECE", name, calibration_error_of_means(p, scored.labels), *nothing)
+        ("ECE", name, calibration_error_of_means(p, scored.labels, scored.weights), *nothing)
         for name, p in columns.items()
     ]
-    rows += [("Mean", name, float(p.mean()), *nothing) for name, p in columns.items()]
+    rows += [("Mean", name, scored.mean(p), *nothing) for name, p in columns.items()]
     text = (
-        f"{len(scored.labels):,} rows with a label, in the mean"
-        f" {shown(float(scored.labels.mean()))}; each counts once. The mean deviance is the"
+        f"{_rows_in_words(scored)} The mean deviance is the"
         " miscalibration (MCB, the gain by the best recalibration) minus the discrimination (DSC)"
         " plus the uncertainty of the labels (UNC)."
         " Less is better. D² is the share of UNC that the predictions explain: 1 is best, and 0 is"
@@ -530,6 +564,8 @@ def over_time(
             " by chance, shown by the dotted line. An e-value is the evidence of all rows so far"
             " that a column is not calibrated."
         )
+        if scored.weights is not None:
+            text += " It counts each labelled row once."
     table = _window_table(windows, names, list(losses or names), periods, loss)
     return Section("over-time", "Over time", text, tuple(charts), (table,))
 
@@ -547,14 +583,15 @@ def _windows(
     each_loss = list(given.values()) if given else [own.losses(p) for p, own in pairs]
     parts = [slice(*ends) for ends in pairwise(periods.bounds)]
     mcb = np.array([[own.mcb(p[part], part) for p, own in pairs] for part in parts])
-    losses = np.array([[float(each[part].mean()) for each in each_loss] for part in parts])
+    losses = np.array([[scored.mean(each, part) for each in each_loss] for part in parts])
     if scored.deviance is not None:
         return _Windows(mcb, losses, None, None)
     rng = np.random.default_rng(seed)
     chance, evidence = [], []
     bets = [new_bets(spends=True) for _ in columns]
     for part in parts:
-        chance.append(chance_miscalibration(scored.calibrated[part], "brier", rng))
+        w = scored.weights_of(part)
+        chance.append(chance_miscalibration(scored.calibrated[part], "brier", rng, w=w))
         for (p, own), each in zip(pairs, bets, strict=True):
             each.update_many(p[part], own.labels[part], np.ones(len(p[part])))
         evidence.append([min(each.log_value() / math.log(10.0), MOST_EVIDENCE) for each in bets])
@@ -593,18 +630,18 @@ def _window_table(
     return Table("over-time-numbers", "The windows in numbers", tuple(header), rows)
 
 
-def miscalibration(p: Vector, y: Vector) -> float:
-    """Return MCB of the Brier score; arrays of shape ``(n_samples,)``.
+def miscalibration(p: Vector, y: Vector, w: Vector | None = None) -> float:
+    """Return MCB of the Brier score; arrays of shape ``(n_samples,)``, ``w`` are weights.
 
     Examples
     --------
     >>> miscalibration(np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
     0.185
     """
-    return decompose(isotonic_fit(p, y), mean_score_of(y, p, "brier"), "brier").mcb
+    return decompose(isotonic_fit(p, y, w), mean_score_of(y, p, "brier", w), "brier").mcb
 
 
-def expected_calibration_error(p: Vector, y: Vector) -> float:
+def expected_calibration_error(p: Vector, y: Vector, w: Vector | None = None) -> float:
     """Return `streamcal.metrics.ECE` over `ECE_BINS` bins; arrays of shape ``(n_samples,)``.
 
     Examples
@@ -613,10 +650,15 @@ def expected_calibration_error(p: Vector, y: Vector) -> float:
     0.05
     """
     bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, p, side="left")
-    return float(np.abs(np.bincount(bins, y - p)).sum() / len(p))
+    return _mean_gap(bins, p, y, w)
 
 
-def calibration_error_of_means(p: Vector, y: Vector) -> float:
+def _mean_gap(bins: NDArray[np.int64], p: Vector, y: Vector, w: Vector | None) -> float:
+    gaps, weight = (y - p, float(len(p))) if w is None else (w * (y - p), float(w.sum()))
+    return float(np.abs(np.bincount(bins, gaps)).sum() / weight)
+
+
+def calibration_error_of_means(p: Vector, y: Vector, w: Vector | None = None) -> float:
     """Return `streamcal.metrics.ECE` over `ECE_BINS` bins of equal mass; ``(n_samples,)`` arrays.
 
     Examples
@@ -624,10 +666,12 @@ def calibration_error_of_means(p: Vector, y: Vector) -> float:
     >>> calibration_error_of_means(np.array([1.0, 1.0, 5.0]), np.array([0.0, 2.0, 2.0]))
     1.0
     """
-    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
-    middles = (np.cumsum(counts) - 0.5 * counts) / len(p)
+    _, place = np.unique(p, return_inverse=True)
+    weights = np.bincount(place, w).astype(np.float64)
+    ends = np.cumsum(weights)
+    middles = (ends - 0.5 * weights) / ends[-1]
     bins = (ECE_BINS * middles).astype(np.int64)[place]
-    return float(np.abs(np.bincount(bins, y - p)).sum() / len(p))
+    return _mean_gap(bins, p, y, w)
 
 
 def capitalized(name: str) -> str:
@@ -641,7 +685,7 @@ def capitalized(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def area_under_curve(p: Vector, y: Vector) -> float:
+def area_under_curve(p: Vector, y: Vector, w: Vector | None = None) -> float:
     """Return the area under the ROC curve; NaN if all labels are equal.
 
     Examples
@@ -649,8 +693,8 @@ def area_under_curve(p: Vector, y: Vector) -> float:
     >>> area_under_curve(np.array([0.1, 0.4, 0.4, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]))
     0.875
     """
-    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - 0.5 * (counts - 1.0))[place]  # equal values share their mean rank
-    n_ones = float(y.sum())
-    pairs = n_ones * (len(y) - n_ones)
-    return float((ranks @ y - 0.5 * n_ones * (n_ones + 1.0)) / pairs) if pairs else math.nan
+    _, place = np.unique(p, return_inverse=True)
+    ones, zeros = (np.bincount(place, each if w is None else w * each) for each in (y, 1.0 - y))
+    below = np.cumsum(zeros) - 0.5 * zeros  # of a pair with equal values, a half is in order
+    pairs = float(ones.sum()) * float(zeros.sum())
+    return float(ones @ below) / pairs if pairs else math.nan

@@ -19,6 +19,12 @@ What is wrong or better is confirmed by a test, so that chance does not mislead 
   (`streamcal.metrics.bands.share_band`): it is broken if all of the interval is below it, kept if
   none is, and else not refuted.
 
+Where only some decisions get a label, with known propensities, means are weighted by 1 / propensity
+and divided by the sum of these weights. In tests of calibration each labelled row counts once. The
+interval for the Brier scores is then that of a ratio of sums, for one look: by Student's t at the
+effective number of rows [3]_, and not narrower than what so many rows may have missed. The interval
+of a promise is that of the effective number of answers.
+
 Log losses are told as they are, with the number of periods in which they are lower.
 
 References
@@ -26,6 +32,7 @@ References
 .. [1] Hoeffding, W. (1963). Probability inequalities for sums of bounded random variables. JASA
    58, theorem 1.
 .. [2] Efron, B. (1969). Student's t-test under symmetry conditions. JASA 64, section 3.
+.. [3] Kish, L. (1965). Survey sampling, section 11.7.
 """
 
 import math
@@ -38,7 +45,7 @@ from numpy.typing import NDArray
 from streamcal.kernels.mean_bounds import MeanBounds
 from streamcal.losses.deviance import Deviance
 from streamcal.monitoring.fixed_bets import e_value_in_words, leader_in_words, new_bets
-from streamcal.plot.accuracy_coverage_curve import Answers
+from streamcal.plot.accuracy_coverage_curve import Answers, WeightedAnswers
 from streamcal.plot.reliability_curve import shown_part, shown_share
 from streamcal.report.content import listed
 from streamcal.report.periods import Periods, equal_parts
@@ -54,7 +61,36 @@ _KINDS_OF_MEANS = {
 _FEW = 0.01  # the share of rows that are few
 _MOST_PERIODS = 10  # in which log losses are compared
 
+WEIGHTS = (
+    "Means are estimates for all rows, labelled or not: each labelled row counts 1 / propensity"
+    " times, and sums are divided by that of these weights (self-normalised)."
+)
+"""What is said where rows have weights."""
+
 Vector = NDArray[np.float64]
+
+
+def effective_number(w: Vector) -> float:
+    """Return of how many rows that count once a mean is as precise (Kish): (Σw)² / Σw².
+
+    Examples
+    --------
+    >>> effective_number(np.full(10, 5.0)), round(effective_number(np.array([1.0, 1.0, 2.0])), 2)
+    (10.0, 2.67)
+    """
+    share = w / w.sum()
+    return 1.0 / float(share @ share)
+
+
+def weights_in_words(w: Vector) -> str:
+    """Return what rows with weights count, in sentences."""
+    n, effective = len(w), f"{effective_number(w):,.0f}"
+    each = "the labelled one" if n == 1 else f"each of the {n:,} labelled ones"
+    rows = "one row that counts" if effective == "1" else f"{effective} rows that count"
+    return (
+        f"Estimates for all rows: {each} counts 1 / propensity times. They are about as precise as"
+        f" those of {rows} once. Tests of calibration count each labelled row once."
+    )
 
 
 class Gap(NamedTuple):
@@ -172,9 +208,17 @@ def _divergences(sums: NDArray[np.float64], n: Vector) -> Vector:
 
 
 def reliability_in_words(
-    name: str, p: Vector, y: Vector, level: float = LEVEL, deviance: Deviance | None = None
+    name: str,
+    p: Vector,
+    y: Vector,
+    level: float = LEVEL,
+    deviance: Deviance | None = None,
+    w: Vector | None = None,
 ) -> str:
     """Return a sentence about the miscalibration of a column; the shapes are as for `find_gaps`.
+
+    With weights it is about the labelled rows, each of which counts once, and only what predictions
+    are too far from is the weighted mean of labels.
 
     Examples
     --------
@@ -190,8 +234,9 @@ def reliability_in_words(
     """
     gaps = find_gaps(p, y, level, deviance)
     if not gaps:
-        return f"{name} shows no clear miscalibration over all rows together."
-    kind = _kind_of(gaps, float(y.mean()))
+        rows = "all" if w is None else "the labelled"
+        return f"{name} shows no clear miscalibration over {rows} rows together."
+    kind = _kind_of(gaps, float(np.average(y, weights=w)))
     if deviance is not None:
         kind = _KINDS_OF_MEANS.get(kind, kind)
     worst = sorted(sorted(gaps, key=lambda gap: -gap.evidence)[:2], key=gaps.index)
@@ -199,7 +244,8 @@ def reliability_in_words(
         "{} ({} predicted, {} observed)".format(gap.where, *gap.show(gap.predicted, gap.observed))
         for gap in worst
     ]
-    return f"{name} is {kind} {listed(places)}."
+    among = "" if w is None else " among the labelled rows"
+    return f"{name} is {kind} {listed(places)}{among}."
 
 
 def _kind_of(gaps: Sequence[Gap], base_rate: float) -> str:
@@ -249,8 +295,10 @@ def gain_of(bounds: MeanBounds) -> Gain | None:
     return Gain(bounds.total / bounds.weight, max(low, -1.0), min(high, 1.0))
 
 
-def compare(before: Vector, after: Vector, y: Vector) -> Gain:
+def compare(before: Vector, after: Vector, y: Vector, w: Vector | None = None) -> Gain:
     """Compare probabilities before and after calibration: arrays of shape ``(n_samples,)``.
+
+    With weights, the interval is `estimated_gain`.
 
     Examples
     --------
@@ -259,11 +307,38 @@ def compare(before: Vector, after: Vector, y: Vector) -> Gain:
     >>> round(gain.mean, 3), gain.is_clear
     (-0.185, True)
     """
+    if w is not None:
+        of_zero, of_one = before**2 - after**2, (1.0 - before) ** 2 - (1.0 - after) ** 2
+        most = float(np.maximum(np.abs(of_zero), np.abs(of_one)).max())
+        return estimated_gain(np.where(y == 1.0, of_one, of_zero), w, most, 1.0)
     bounds = MeanBounds()
     bounds.add_events(before, after, y, np.ones(len(y)), 0.0)
     gain = gain_of(bounds)
     assert gain is not None, "there must be a sample"
     return gain
+
+
+def estimated_gain(differences: Vector, w: Vector, most: float, limit: float) -> Gain:
+    """Return the gain in all rows from weighted differences of Brier scores, for one look.
+
+    Arrays of shape ``(n_samples,)``. A difference is at most ``most`` in size, a gain ``limit``.
+
+    Examples
+    --------
+    >>> gain = estimated_gain(np.tile([0.4, -0.1], 500), np.tile([1.0, 3.0], 500), 0.4, 1.0)
+    >>> round(gain.mean, 3), round(gain.low, 3), round(gain.high, 3)
+    (0.025, 0.01, 0.04)
+    """
+    from scipy.special import stdtrit
+
+    n, share = effective_number(w), w / w.sum()
+    mean = float(share @ differences)
+    # Rows that differ more may be among all, though none is among those with a label.
+    half = most * (math.log(2.0) - math.log(LEVEL)) / n
+    if n > 2.0:
+        error = math.sqrt(float(share**2 @ (differences - mean) ** 2) * n / (n - 1.0))
+        half = max(half, float(stdtrit(n - 1.0, 1.0 - 0.5 * LEVEL)) * error)
+    return Gain(mean, max(mean - half, -limit), min(mean + half, limit))
 
 
 def gain_in_words(gain: Gain) -> str:
@@ -292,11 +367,16 @@ def gain_in_words(gain: Gain) -> str:
 
 
 def losses_in_words(
-    before: Vector, after: Vector, periods: Periods | None = None, loss: str = "Log loss"
+    before: Vector,
+    after: Vector,
+    periods: Periods | None = None,
+    loss: str = "Log loss",
+    w: Vector | None = None,
 ) -> str:
     """Return a sentence about log losses, and how much of their difference a few rows make.
 
-    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order, or the ``loss``.
+    Arrays of the shape ``(n_samples,)``: the log loss of each sample, in order, or the ``loss``,
+    and weights if there are any.
     Without ``periods`` they are counted in at most ten of at least 200 samples.
 
     Examples
@@ -312,11 +392,14 @@ def losses_in_words(
         cuts, name = equal_parts(len(before), _MOST_PERIODS)[1:-1], "periods"
     else:
         cuts, name = periods.bounds[1:-1], periods.words
+    weights = np.ones(len(before)) if w is None else w
+    totals = [part.sum() for part in np.split(weights, cuts)]
     earlier, later = (
-        np.array([part.mean() for part in np.split(losses, cuts)]) for losses in (before, after)
+        np.array([part.sum() for part in np.split(weights * losses, cuts)]) / totals
+        for losses in (before, after)
     )
     words = periods_in_words(earlier, later, name)
-    difference = before - after
+    difference = (before - after) * weights
     total = float(difference.sum())
     shares = np.cumsum(np.sort(difference * math.copysign(1.0, total))[::-1])
     n_rows = int(np.searchsorted(shares > 0.5 * abs(total), True)) + 1
@@ -324,7 +407,8 @@ def losses_in_words(
         rows = "1 of" if n_rows == 1 else f"{n_rows:,} of"
         verb = "makes" if n_rows == 1 else "make"
         words += f"; {rows} {len(difference):,} rows {verb} more than half of the difference"
-    return f"{loss} {change(before.mean(), after.mean())}{words}."
+    means = (float(np.average(each, weights=w)) for each in (before, after))
+    return f"{loss} {change(*means)}{words}."
 
 
 def periods_in_words(before: Vector, after: Vector, name: str = "periods") -> str:
@@ -376,7 +460,7 @@ def evidence_in_words(name: str, p: Vector, y: Vector, place: Callable[[int], st
     return f"{begins} reaches {e_value_in_words(bets.largest)}. {best}."
 
 
-def state_of(promise: Answers) -> str:
+def state_of(promise: Answers | WeightedAnswers) -> str:
     """Return whether a promise is kept, in words.
 
     Examples
@@ -390,7 +474,7 @@ def state_of(promise: Answers) -> str:
     return "kept" if low >= promise.target else "not refuted"
 
 
-def promise_in_words(name: str, metric: str, promise: Answers, rows: str) -> str:
+def promise_in_words(name: str, metric: str, promise: Answers | WeightedAnswers, rows: str) -> str:
     """Return what is answered under a promise, or labelled 1 for one of precision, and its state.
 
     Examples
