@@ -78,6 +78,11 @@ def wraps(model, labels=LABELS):
     return model
 
 
+def reads():
+    """Answer a probability that is a feature."""
+    assert streamcal.PrecomputedClassifier("p").predict_one({"p": 0.7})
+
+
 def serves():
     """Answer a sample whose label comes late."""
     model = wraps(streamcal.CalibratedClassifier(LogisticRegression()))
@@ -169,6 +174,7 @@ USES = {
     "KeyedCalibrator": keys,
     "PAVStack": pushes,
     "PlattCalibrator": lambda: calibrates("PlattCalibrator"),
+    "PrecomputedClassifier": reads,
     "SegmentCalibrator": calibrates_segments,
     "Served": serves,
     "Staircase": lambda: streamcal.Staircase([1], [2], [0.5], [2.0], [1.5])(9.0),

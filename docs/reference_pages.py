@@ -42,6 +42,7 @@ PARTS = {
 # What users want to do, and the names for it. A page lists them before the parts.
 TASKS = {
     "Calibrate a model of river": ["CalibratedClassifier", "CalibratedRegressor", "Served"],
+    "Put probabilities from elsewhere where a model of river goes": ["PrecomputedClassifier"],
     "Calibrate scores from any source": [
         "HedgedCalibrator",
         "IsotonicCalibrator",

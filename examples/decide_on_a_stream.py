@@ -5,18 +5,8 @@ from typing import Any
 
 from river import base, metrics
 
+from streamcal import PrecomputedClassifier
 from streamcal.decision import DecisionClassifier, MicroBatcher, evaluate, maximize
-
-
-class Scores(base.Classifier):
-    """A stand-in for any calibrated model: it reads its probability from the features."""
-
-    def learn_one(self, x: dict[Any, Any], y: Any) -> None:
-        pass
-
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        return {False: 1.0 - x["p"], True: x["p"]}
-
 
 # One set of samples: the labels with the best expected F1, and that F1 with a certified error.
 decision = maximize([0.7, 0.4, 0.35, 0.1, 0.02], "f1")
@@ -26,16 +16,17 @@ print(decision.labels.astype(int), round(decision.expected, 3), decision.thresho
 rng = random.Random(4)
 draws = [rng.betavariate(0.3, 5.7) for _ in range(2000)]
 stream: list[tuple[dict[Any, Any], bool]] = [({"p": p}, rng.random() < p) for p in draws]
+calibrated = PrecomputedClassifier("p")  # a stand-in for any calibrated model
 rules: list[tuple[str, base.Classifier, int]] = [
-    ("threshold 1/2", Scores(), 1),
-    ("one by one, with history", DecisionClassifier(Scores(), "f1"), 1),
-    ("batches of 20, with history", DecisionClassifier(Scores(), "f1"), 20),
+    ("threshold 1/2", calibrated, 1),
+    ("one by one, with history", DecisionClassifier(calibrated, "f1"), 1),
+    ("batches of 20, with history", DecisionClassifier(calibrated, "f1"), 20),
 ]
 for name, rule, batch_size in rules:
     print(f"{name}: {evaluate(stream, rule, metrics.F1(), batch_size=batch_size)}")
 
 # Serving: collect samples for a short time, then decide for the batch.
-model = DecisionClassifier(Scores(), "f1")
+model = DecisionClassifier(calibrated, "f1")
 batcher = MicroBatcher(model, batch_size=20, max_delay=0.5)
 served: dict[int, Any] = {}
 for key, (x, _) in enumerate(stream[:100]):

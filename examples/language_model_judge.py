@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from river import base
-
-from streamcal import CalibratedClassifier, IsotonicCalibrator, SegmentCalibrator
+from streamcal import (
+    CalibratedClassifier,
+    IsotonicCalibrator,
+    PrecomputedClassifier,
+    SegmentCalibrator,
+)
 from streamcal.decision import SelectiveClassifier
 from streamcal.monitoring import AuditSampler, CalibrationDrift
 
@@ -41,32 +44,17 @@ def score_of(said: str | float) -> float:
     return (votes + 0.5) / (runs + 1)
 
 
-class Kept(base.Classifier):
-    """Whether a verdict is right, by a map that is no longer learned."""
-
-    def __init__(self, calibrator: SegmentCalibrator) -> None:
-        self.calibrator = calibrator
-
-    def learn_one(self, x: dict[Any, Any], y: Any) -> None:
-        pass
-
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        p = self.calibrator.predict_one(x["score"], x)
-        return {False: 1.0 - p, True: p}
-
-
 class Judge:
     """The model behind a name, since its first verdict or the last alarm."""
 
     def __init__(self) -> None:
         self.map, self.n_learned = SegmentCalibrator(["kind"]), 0
+        said = PrecomputedClassifier("p")  # by the map, which is no longer learned
         self.selective = SelectiveClassifier(
-            Kept(self.map), "precision", target=0.95, confidence=0.95, floor=AUDITED
+            said, "precision", target=0.95, confidence=0.95, floor=AUDITED
         )
         alarm = CalibrationDrift(run_length=100_000)
-        self.watch = CalibratedClassifier(
-            Kept(self.map), IsotonicCalibrator(), drift_detector=alarm
-        )
+        self.watch = CalibratedClassifier(said, IsotonicCalibrator(), drift_detector=alarm)
 
     def sends(self, i: int, x: dict[str, Any], right: bool) -> bool:
         """Return whether a verdict goes out; only if people see it, ``right`` is used."""
@@ -74,6 +62,7 @@ class Judge:
             self.map.learn_one(x["score"], right, x=x)
             self.n_learned += 1
             return False
+        x["p"] = self.map.predict_one(x["score"], x)
         selection = self.selective.serve_one(x)
         ask, propensity = True, 1.0
         if selection.answer:

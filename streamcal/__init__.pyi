@@ -46,6 +46,7 @@ from streamcal.ordinal import optimal_thresholds as optimal_thresholds
 from streamcal.voting import VoteClassifier as VoteClassifier
 from streamcal.wrappers import CalibratedClassifier as CalibratedClassifier
 from streamcal.wrappers import CalibratedRegressor as CalibratedRegressor
+from streamcal.wrappers import PrecomputedClassifier as PrecomputedClassifier
 from streamcal.wrappers import Served as Served
 
 __all__: list[str]

@@ -48,6 +48,8 @@ def public_classes() -> set[type]:
             continue
         if module.name in ("streamcal.wrappers.routing", "streamcal.wrappers.strategies"):
             continue  # parts of wrappers
+        if module.name == "streamcal.wrappers.precomputed":
+            continue  # it learns nothing
         if module.name == "streamcal.calibration.exported":
             continue  # it learns nothing
         for name, value in vars(import_module(module.name)).items():

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
 
 import streamcal
 from streamcal.plot import ReliabilityDisplay
@@ -70,15 +69,8 @@ print(f"{'segments':>15}: {log_loss(p_segments):.3f}")
 # Around a river model it is one argument. The model here only returns the score; the key is a
 # feature that it does not use.
 
-
-class ScoreOfSample(base.Classifier):
-    def learn_one(self, x: dict[Any, Any], y: Any) -> None: ...
-
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        return {False: 1.0 - x["score"], True: x["score"]}
-
-
-model = streamcal.CalibratedClassifier(ScoreOfSample(), segments=["key"])
+given = streamcal.PrecomputedClassifier("score")
+model = streamcal.CalibratedClassifier(given, segments=["key"])
 p_model = np.empty(n)
 for i in range(n):
     x: dict[Any, Any] = {"score": float(scores[i]), "key": str(keys[i])}
