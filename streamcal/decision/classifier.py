@@ -263,6 +263,7 @@ class DecisionClassifier(
             decision counts once, for any weight.
         """
         self._check_label(y)
+        self._check_arguments(kwargs)
         moment = self._moment_of(x, t)
         if t is not None:
             kwargs["t"] = t

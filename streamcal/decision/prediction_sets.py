@@ -305,6 +305,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             Nothing has been learned then.
         """
         check_label(y)
+        self._check_arguments(kwargs)
         found = self._memory.find(x)
         raw: Mapping[ClfTarget, float] = {}
         size: int | None = None

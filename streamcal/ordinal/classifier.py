@@ -226,6 +226,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             is learned.
         """
         w = as_weight(w)
+        given = self._route("learn_one", {**kwargs, "w": w}) if kwargs or w != 1.0 else kwargs
         order = self._order.including(y)
         score = self._score(x, {})
         self._update_thresholds()
@@ -239,9 +240,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             steps += model.learn_steps(score, order.ranks[y], w)
         changes = {"_order": order, "_score_model": model, "_n_samples": self._n_samples + 1}
         steps += partial(self._samples.append, sample), partial(vars(self).update, changes)
-        if kwargs or w != 1.0:
-            kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, order.target(y), **kwargs)
+        self.regressor.learn_one(x, order.target(y), **given)
         do_all(*steps)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
@@ -253,6 +252,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             If the regressor predicts a value that is not finite.
         """
         if self._score_model is None:
+            self._check_arguments(kwargs)
             return self._samples[-1][1] if self._samples else None
         return self._order.labels[self._score_model.predict_one(self._score(x, kwargs))]
 
@@ -265,6 +265,7 @@ class ThresholdClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             If the regressor predicts a value that is not finite.
         """
         if self._score_model is None:
+            self._check_arguments(kwargs)
             return {self._samples[-1][1]: 1.0} if self._samples else {}
         probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
         return dict(zip(self._order.labels, probabilities, strict=True))
