@@ -212,7 +212,7 @@ def test_weights_and_arguments_go_where_they_are_taken() -> None:
     for script, learned in ((plain, ("learn", {}, True)), (rich, ("learn", {}, True, 2.0, None))):
         script.answer = {False: 0.5, True: 0.5}
         model = CalibratedClassifier(script, Notes())
-        model.learn_one({}, True, w=2)
+        model.learn_one({}, True, w=2, decided=1)
         assert script.calls[-1] == learned
         assert taught(model)[True] == [(0.5, True, 2.0)]
     model.learn_one({}, True, t="now", mood="good")
@@ -839,7 +839,7 @@ def test_weights_of_a_batch_reach_the_model_and_the_calibrator(make: tuple[Any, 
                 X, y, **({} if isinstance(inner, Unweighted) else {"w": series(weights)})
             )
             models[0].learn_many(X, y, series(weights))
-            models[1].learn_many(X, y, w=weights, unknown=3)
+            models[1].learn_many(X, y, w=weights, decided=3)
             models[2].learn_many(X, y, w=2)
         for model in models[:2]:
             assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)
