@@ -1134,10 +1134,11 @@ def use_wrapper(learner: Any) -> None:
             learner.learn_one({"a": SCORES[i]}, label_of(loss, i))
         return
     if isinstance(learner, PredictionSetClassifier):
+        y = True if learner.score == "aps" else "mid"
         for i in range(5):
             before = learner.n_samples, learner.n_misses
-            missed = True not in learner.predict_set_one({"a": SCORES[i]})
-            learner.learn_one({"a": SCORES[i]}, True)
+            missed = y not in learner.predict_set_one({"a": SCORES[i]})
+            learner.learn_one({"a": SCORES[i]}, y)
             assert (learner.n_samples, learner.n_misses) == (before[0] + 1, before[1] + missed)
             assert 0.0 <= learner.threshold <= 1.0
         return

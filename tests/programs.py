@@ -1405,7 +1405,9 @@ def _add_decisions() -> None:
         held.append((x, learner.predict_set_one(x)))
         x, answer = held.pop(draw.random.randrange(len(held)))
         late = draw.pick([{}, {"decided": answer}, {"served": learner.predict_proba_one(x)}])
-        learner.learn_one(x, draw.pick([*learner.classifier.labels, "new"]), **late)
+        labels = learner.classifier.labels
+        new = ["new"] if isinstance(labels[0], str) else []
+        learner.learn_one(x, draw.pick([*labels, *new]), **late)
 
     def ask_sets(learner: Any) -> Any:
         answers = [learner.predict_set_one({"p": p}) for p in GRID]

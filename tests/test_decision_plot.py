@@ -113,7 +113,7 @@ def test_rows_that_are_not_sure_get_a_word(table: Any, tmp_path: Path) -> None:
     )
     assert (
         f"expected accuracy {best.subject_to['accuracy']:.6f}, at least 0.85;"
-        f" reached {right.mean():.6f}, {n} rows with a label"
+        f" reached {right.mean():.6f}, {n} answers with a label"
     ) in result.stderr
     printed = json.loads(run(*options, "--json").stderr)
     assert printed["targets"]["accuracy"].keys() == {"at_least", "expected", "reached"}
@@ -200,6 +200,14 @@ def test_targets_on_the_command_line(table: Any, tmp_path: Path) -> None:
         (
             ["{table}", "--prob=p", "--metric=coverage", "--at-most=positives=2"],
             "`--at-least` must be of accuracy alone for 'coverage'",
+        ),
+        (
+            ["{table}", "--prob=p", "--metric=coverage", "--abstain=ask"],
+            "--metric coverage needs a target: without --at-least accuracy=0.95, or another share",
+        ),
+        (
+            ["{table}", "--prob=p", "--metric=positives"],
+            "--metric positives needs a target: without --at-least precision=0.95, or another",
         ),
     ],
 )

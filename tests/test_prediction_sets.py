@@ -245,7 +245,7 @@ def test_unknown_labels_are_made_up_for() -> None:
     model = PredictionSetClassifier(Fixed(), 0.9)
     missed = stats.Mean()
     for i, (x, y) in enumerate(drifting(2, 6_000)):
-        label = "new" if rng.uniform() < 0.05 else y
+        label = -1 if rng.uniform() < 0.05 else y
         if i >= 1_000:
             missed.update(label not in model.predict_set_one(x))
         model.learn_one(x, label)
@@ -462,6 +462,9 @@ def test_mistakes_are_named(call: Any, message: str) -> None:
         ({"decided": bytearray(b"a")}, "`decided` must be the labels of the set that was served"),
         ({"decided": 3}, "`decided` must be the labels of the set that was served, got 3"),
         ({"decided": [None]}, "`decided` must be a label, got None"),
+        ({"y": 1}, r"`y` must be a label as those predicted, \['a', 'b'\], got 1"),
+        ({"decided": [True]}, r"`y` must be a label as those predicted, \[True\], got 'a'"),
+        ({"served": {0: 0.8}}, r"`y` must be a label as those predicted, \[0\], got 'a'"),
         ({"served": 0.5}, "`served` must be a mapping"),
         ({"served": {"a": 0.8, "b": 0.8}}, "probabilities that sum to 1, got a sum of 1.6"),
         ({"served": {"a": 7.0}}, r"must lie in \[0, 1\]"),

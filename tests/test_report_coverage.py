@@ -113,6 +113,7 @@ def test_smallest_tables(p: Any, y: Any, target: float) -> None:
     column = column_of("p", np.array(p), np.array(y))
     promises = promises_of([column], {"accuracy": target, "precision": target})
     section = of_coverage([column], promises)
+    assert ("surer half" in section.charts[0].summary) == (len(set(p)) > 1)
     html = page.render(Report("small", "here", (section,)))
     assert "Accuracy over coverage" in html
     assert math.isfinite(section.charts[0].y_range[0])
@@ -334,8 +335,8 @@ OF_TABLE = ["scores.csv", "--score", "raw", "--label", "y", "--prob", "p", "--at
         ([*OF_TABLE, "accuracy=95"], "`--at-least accuracy` must lie in [0, 1], got 95.0; divide"),
         ([*OF_TABLE, "accuracy=nan"], "`--at-least accuracy` must lie in [0, 1], got"),
         ([*OF_TABLE, "accuracy=.9", "--at-least", "accuracy=.8"], "got 'accuracy' twice"),
-        ([*OF_TABLE, "recall=.9"], "--at-least must be about accuracy or precision, got recall"),
-        ([*OF_TABLE, "Accuracy=.9"], "did you mean 'accuracy'?"),
+        ([*OF_TABLE, "recall=.9"], "--at-least must be about accuracy or precision, got 'recall'"),
+        ([*OF_TABLE, "Accuracy=.9"], "precision, got 'Accuracy'; did you mean 'accuracy'?"),
         ([*OF_TABLE, "accuracy=.9", "--loss", "poisson"], "--at-least does not go with --loss"),
         (
             ["scores.csv", "--label", "y", "--prob", "raw,p", "--at-least", "precision=.9"],

@@ -59,15 +59,15 @@ def ended_early(error: EOFError) -> str:
     return f"{str(error) or 'a file ended too early'} (EOFError in {where})"
 
 
-def count_rows(n: int) -> str:
+def count_rows(n: int, noun: str = "row") -> str:
     """Return a number of rows in words.
 
     Examples
     --------
-    >>> count_rows(1), count_rows(2_000)
-    ('1 row', '2,000 rows')
+    >>> count_rows(1), count_rows(2_000), count_rows(2, "answer")
+    ('1 row', '2,000 rows', '2 answers')
     """
-    return f"{n:,} row" if n == 1 else f"{n:,} rows"
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def name_option(message: str) -> str:

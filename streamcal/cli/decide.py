@@ -47,6 +47,11 @@ EXAMPLES = (
 
 Vector = NDArray[np.float64]
 
+_WITHOUT_TARGET = {
+    "coverage": "without --at-least accuracy=0.95, or another share, all rows are answered",
+    "positives": "without --at-least precision=0.95, or another, all rows are labelled 1",
+}
+
 
 def decide(
     table: TableFileArgument,
@@ -121,6 +126,8 @@ def decide(
             raise ValueError(f"--abstain must be a word that is no number, got {abstain!r}")
         if plot is not None and (targets or metric in ("positives", "coverage")):
             raise ValueError("--plot shows the curve of a metric, and no targets")
+        if not targets and metric in _WITHOUT_TARGET:
+            raise ValueError(f"--metric {metric} needs a target: {_WITHOUT_TARGET[metric]}")
         with options_in_messages():
             maximize([], goal, subject_to=targets)
     columns = [probability_column(prob), *([] if label is None else [binary_label_column(label)])]
@@ -143,7 +150,8 @@ def decide(
         with table_again() as source, output:
             second.write(source, output, labels)
         _add_decision(summary, reader, decision, metric, labels)
-        reached = None if label is None else _Reached(labels, values[1])
+        noun = "answer" if metric == "coverage" else "row"
+        reached = None if label is None else _Reached(labels, values[1], noun)
         _add_targets(summary, decision, targets, reached)
         if reached is not None:
             reached.add_to(summary, metric)
@@ -244,24 +252,26 @@ def _add_decision(
 class _Reached:
     """The metrics of the decisions whose label is known; rows without an answer are left out."""
 
-    def __init__(self, labels: Vector, y: Vector) -> None:
+    def __init__(self, labels: Vector, y: Vector, noun: str) -> None:
         known = ~np.isnan(y) & ~np.isnan(labels)
         chosen, hits = labels[known] == 1.0, y[known] == 1.0
         cells = (chosen & hits, chosen & ~hits, ~chosen & hits, ~chosen & ~hits)
         self.table = [int(cell.sum()) for cell in cells]
+        self.noun = noun
+
+    @property
+    def rows(self) -> str:
+        """How many decisions have a label, in words."""
+        return f"{count_rows(sum(self.table), self.noun)} with a label"
 
     def add_to(self, summary: Summary, metric: str) -> None:
         """Add the metric that was maximised."""
         from streamcal.decision import get_metric
 
-        n_known = sum(self.table)
-        summary.add(labelled=n_known)
+        summary.add(labelled=sum(self.table))
         if metric not in ("positives", "coverage"):
             reached = get_metric(metric)(*self.table)
-            summary.add(
-                f"  reached {metric} {reached:.6f}, {count_rows(n_known)} with a label",
-                reached=reached,
-            )
+            summary.add(f"  reached {metric} {reached:.6f}, {self.rows}", reached=reached)
 
 
 def _add_targets(
@@ -280,7 +290,7 @@ def _add_targets(
         found[name] = {"at_least": least, "expected": expected}
         if reached is not None:
             found[name]["reached"] = value = target(*reached.table)
-            text += f"; reached {value:.6f}, {count_rows(sum(reached.table))} with a label"
+            text += f"; reached {value:.6f}, {reached.rows}"
         summary.add(text)
     if found:
         summary.add(targets=found)

@@ -141,16 +141,18 @@ def open_subject(
 
 def promises_in(at_least: Sequence[str]) -> "Targets | None":
     """Return the promises of --at-least, or raise; None without any."""
+    from streamcal._advice import did_you_mean
     from streamcal.cli.decide import options_in_messages, targets_in
     from streamcal.decision.targets import as_targets
     from streamcal.report.coverage_sections import METRICS
 
     found = targets_in(at_least, None)
-    with options_in_messages():
-        as_targets(found)
     for metric in found:
         if metric not in METRICS:
-            raise ValueError(f"--at-least must be about {' or '.join(METRICS)}, got {metric}")
+            one, hint = " or ".join(METRICS), did_you_mean(metric, METRICS)
+            raise ValueError(f"--at-least must be about {one}, got {metric!r}{hint}")
+    with options_in_messages():
+        as_targets(found)
     return found or None
 
 

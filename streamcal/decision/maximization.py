@@ -198,6 +198,7 @@ def maximize(
         number of these samples to label 1. Accuracy, precision, recall and specificity by name are
         1 where they are 0/0, such as the precision without a label 1, so a target for precision or
         recall can always be kept. The only target of coverage is the accuracy of the answers.
+        Without targets "positives" labels all samples 1, and "coverage" answers all.
     counts : sequence (tp, fp, fn, tn) of floats, or None
         Counts of earlier decisions, to which those of these samples are added, in targets too.
     tol : float

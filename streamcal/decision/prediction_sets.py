@@ -17,6 +17,7 @@ from river.base.typing import ClfTarget
 from streamcal._advice import shown
 from streamcal._state import Arrays, Fields, Stateful, as_float, as_int
 from streamcal._validation import (
+    are_beside,
     as_number,
     as_share,
     as_within,
@@ -300,9 +301,9 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
         Raises
         ------
         ValueError, TypeError
-            If ``y`` is None or NaN, a probability is not a number in [0, 1], ``served`` is no
-            mapping from labels to probabilities, or ``decided`` is no collection of labels.
-            Nothing has been learned then.
+            If ``y`` is None or NaN, or is text where the predicted labels are not, or the reverse,
+            a probability is not a number in [0, 1], ``served`` is no mapping from labels to
+            probabilities, or ``decided`` is no collection of labels. Nothing has been learned then.
         """
         check_label(y)
         self._check_arguments(kwargs)
@@ -328,6 +329,8 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
                 _check(raw, x)
         else:
             labels = self._set_of(raw) if size is None else _ranked(raw)[:size]
+        _check_among(y, raw)
+        _check_among(y, labels)
         learned = self._learned_with(y not in labels, y in raw)
         if found is None and served is None and decided is None:
             self._memory.warn_if_late(x, "pass the set as `decided`")
@@ -377,3 +380,9 @@ def _as_labels(decided: Any) -> list[Any]:
     for label in labels:
         check_label(label, "decided")
     return labels
+
+
+def _check_among(y: Any, labels: Collection[Any]) -> None:
+    """Raise if the label can't be one beside any of these: it would silently be a miss."""
+    if labels and not any(are_beside(y, label) for label in labels):
+        raise ValueError(f"`y` must be a label as those predicted, {list(labels)}, got {y!r}")

@@ -172,6 +172,7 @@ def _chart(curves: Sequence[AccuracyCoverageCurve], promises: Sequence[Told], no
     bottom = min([lowest_of(curves), *(1.0 - 1.05 * (1.0 - target) for target in targets)])
     last = curves[-1]
     (all_expected, observed, *_), (half, of_half, *_) = (_numbers(last, at) for at in (1.0, 0.5))
+    surer = f"; of the surer half {shown(of_half)}, {shown(half)} expected"
     return Chart(
         "accuracy-over-coverage",
         "Accuracy over coverage",
@@ -179,7 +180,7 @@ def _chart(curves: Sequence[AccuracyCoverageCurve], promises: Sequence[Told], no
         "accuracy of the answers",
         tuple(series),
         f"Of all answers by {last.name} {shown(observed)} are right, {shown(all_expected)}"
-        f" expected; of the surer half {shown(of_half)}, {shown(half)} expected.",
+        f" expected{'' if math.isnan(half) else surer}.",
         (-0.02, 1.02),
         (max(bottom, -0.02), 1.0 + 0.02 * (1.0 - bottom)),
     )
