@@ -8,6 +8,7 @@ is refused and changes nothing. `tests.interrupts` makes it at points where CPyt
 import copy
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -235,6 +236,37 @@ def test_what_is_learned_inside_a_save_is_saved_later(inner: Any, tmp_path: Path
             assert n_learned(again) == n
         found.add(handler.is_refused)
     assert found == {False, True}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_threads_wait_for_a_call_in_which_another_is_refused(keyed: bool) -> None:
+    calibrator: Any = SegmentCalibrator(["a"])
+    learn = lambda: calibrator.learn_one(0.5, 1, x={"a": 1})  # noqa: E731
+    if keyed:
+        calibrator = KeyedCalibrator(PlattCalibrator())
+        learn = lambda: calibrator.learn_one("k", 0.5, 1)  # noqa: E731
+    learn()
+    n_points, _ = points_of(learn)
+    done, counts = threading.Event(), [0, 0]
+
+    def work(number: int) -> None:
+        while not done.is_set():
+            learn()
+            counts[number] += 1
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    made = 2
+    for k in [*range(n_points)] * 3:
+        handler = Handler(learn)
+        call_inside(learn, k, handler)
+        made += 1 + (not handler.is_refused)
+    done.set()
+    for thread in threads:
+        thread.join()
+    learned = calibrator.snapshot("k") if keyed else calibrator
+    assert learned.n_samples == made + sum(counts)
 
 
 def test_a_block_of_calls_takes_calls_and_blocks_but_a_call_takes_neither(tmp_path: Path) -> None:
