@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from river import linear_model, naive_bayes
+from river import compose, linear_model, naive_bayes
 
 import streamcal
 from streamcal import (
@@ -181,6 +181,11 @@ def ordinals(learner: Any, i: int) -> None:
     learner.learn_one({"a": SCORES[i]}, int(2.99 * SCORES[i - 1]))
 
 
+def timed_ordinals(learner: Any, i: int) -> None:
+    x = {"a": SCORES[i], "b": datetime(2024, 3, 1, i % 24, fold=i % 2)}
+    learner.learn_one(x, int(2.99 * SCORES[i - 1]))
+
+
 def events(join: LabelJoin, i: int) -> None:
     served = None if i % 3 else Prediction(0.25, Ticket((i, (0.25, 0.5))))
     x = None if i % 2 else {"a": i, "b": "é", "c": None}
@@ -304,6 +309,10 @@ def timed_labels(learner: Any, i: int) -> None:
 
 def regressor() -> Any:
     return linear_model.LinearRegression()
+
+
+def no_dates() -> Any:
+    return compose.Discard("b") | regressor()
 
 
 def logistic() -> Any:
@@ -520,6 +529,11 @@ EXAMPLES: dict[str, list[Example]] = {
             lambda: ThresholdClassifier(regressor(), labels=(0, 1, 2), window=60, every=None),
             ordinals,
             of_regressor,
+        ),
+        Example(
+            lambda: ThresholdClassifier(no_dates(), window=timedelta(hours=2), every=40, time="b"),
+            timed_ordinals,
+            lambda: {"regressor": no_dates()},
         ),
     ],
     "TopLabelCalibrator": [
@@ -1163,7 +1177,7 @@ def use_wrapper(learner: Any) -> None:
             learner.learn_one(sample, label, served=selection, propensity=propensity)
             continue
         check_shares(shares)
-        learner.learn_one(x, label)
+        learner.learn_one(x, label, **when(learner))
     if isinstance(learner, CalibratedClassifier):
         served = learner.serve_one({"a": 0.5})
         learner.learn_one({"a": 0.5}, label, served=served)

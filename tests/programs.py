@@ -1220,13 +1220,18 @@ def _add_ordinal() -> None:
         labels = draw.pick([None, (1, 2, 3), ("a", "b")])
         loss: str | TaskLoss = draw.pick(["absolute", "squared", "zero-one"])
         return ordinal.ThresholdClassifier(
-            Scores(), labels, loss=loss, window=draw.size(), every=draw.pick([None, 1, 7])
+            Scores(),
+            labels,
+            loss=loss,
+            window=draw.window_or_time() or 200,
+            every=draw.pick([None, 1, 7]),
         )
 
     def learn_class(draw: Draw, learner: Any, held: list[Any]) -> None:
         known = held[0] if held else learner.labels or draw.labels()
         held[:] = [known]
-        learner.learn_one({"a": draw.score()}, draw.pick(known), draw.weight())
+        x = {"a": draw.score()}
+        learner.learn_one(x, draw.pick(known), draw.weight(), **draw.when(learner))
 
     def ask_class(learner: Any) -> Any:
         answers = []

@@ -60,8 +60,10 @@ def seen(case: Any, instance: Any) -> Any:
         return instance._labels, [(label, each.to_bytes()) for label, each in calibrators]
     if isinstance(instance, ThresholdClassifier):  # solving again is no learning
         fields, arrays = instance._freeze()
-        known = [name for name in arrays if name == "samples" or "staircase" in name]
-        return fields["n_samples"], [(name, arrays[name].tobytes()) for name in known]
+        learned = ("samples", "times")
+        known = [name for name in arrays if name in learned or "staircase" in name]
+        now = fields.get("now"), fields.get("kind")
+        return fields["n_samples"], now, [(name, arrays[name].tobytes()) for name in known]
     if isinstance(instance, AnytimeCalibrator):
         return instance._samples.n_learned, instance._samples.rows.tobytes()
     if isinstance(instance, Stateful):

@@ -279,7 +279,9 @@ VALUES = [
     Fraction(1, 3),
     Decimal("1.5"),
     datetime.date(2026, 1, 1),
+    datetime.datetime(2026, 1, 1, 12),
     datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC),
+    datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
     datetime.timedelta(1),
     uuid.UUID(int=1),
     np.float16(0.5),
@@ -299,6 +301,19 @@ def test_values_that_cannot_change_are_found(value: Any) -> None:
         memory.add(make(), prediction(0.1), no_ticket)
         memory.add({"z": 1.0}, prediction(0.2), no_ticket)
         assert taken(memory, make(), no_ticket).raw == {True: 0.1}
+
+
+def test_a_time_in_another_zone_is_the_same_feature() -> None:
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+    other = noon.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
+    for predicted, labelled in ((noon, other), (other, noon)):
+        for others in ({}, {"z": 1.0}):
+            memory = PredictionMemory(5)
+            memory.add({"x": predicted}, prediction(0.1), no_ticket)
+            if others:
+                memory.add(others, prediction(0.2), no_ticket)
+            assert taken(memory, {"x": noon.replace(tzinfo=None)}, no_ticket) is None
+            assert taken(memory, {"x": labelled}, no_ticket).raw == {True: 0.1}
 
 
 class Claims(base.Classifier):

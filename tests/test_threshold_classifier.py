@@ -44,7 +44,7 @@ def stream(labels: Any, n: Any, seed: int = 0) -> Iterator[Any]:
 
 
 def recorded(classifier: Any) -> tuple[Any, Any, Any]:
-    _, labels, scores, w = zip(*classifier._samples, strict=True)
+    _, labels, scores, w, _ = zip(*classifier._samples, strict=True)
     return np.array(scores), np.array([classifier._order.ranks[y] for y in labels]), np.array(w)
 
 

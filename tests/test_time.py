@@ -5,13 +5,17 @@ import math
 import pickle
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from fractions import Fraction
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from streamcal import Calibrator
@@ -32,6 +36,7 @@ from streamcal.calibration import (
 )
 from streamcal.calibration.clock import as_seconds, as_times, pack_time, unpack_time
 from streamcal.decision import EUMThreshold
+from streamcal.kernels.moments import read_moments
 from streamcal.ordinal import StreamingThresholds
 
 START = datetime(2024, 3, 1)
@@ -696,6 +701,96 @@ def test_seconds_are_those_since_1970() -> None:
     assert as_seconds(pd.Timestamp("1970-01-01 01:00+01:00")) == (0.0, "aware")
     assert as_seconds(True) == (1.0, "seconds")
     assert as_seconds(datetime.min)[0] < as_seconds(datetime.max)[0]
+
+
+class Zone(tzinfo):
+    """A zone of a user: a shift, which depends on the fold, or none."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.minutes = minutes
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        if self.minutes is None:
+            return None
+        return timedelta(minutes=self.minutes + 60 * (dt.fold if dt is not None else 0))
+
+
+class OfUser(datetime):
+    """A datetime of a user."""
+
+
+SHIFT = st.timedeltas(timedelta(hours=-23), timedelta(hours=22))
+ZONES: Any = st.one_of(
+    st.sampled_from([None, UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), Zone(None)]),
+    SHIFT.map(timezone),
+    SHIFT.map(lambda shift: Zone(shift.total_seconds() / 60)),
+)
+YEARS = [
+    (datetime.min, datetime.max),
+    (datetime(1500, 1, 1), datetime(2500, 1, 1)),
+    (datetime(1950, 1, 1), datetime(2050, 1, 1)),
+]
+MOMENTS: Any = st.builds(
+    lambda t, zone, fold, kind: kind.combine(t.date(), t.time(), zone).replace(fold=fold),
+    st.sampled_from(YEARS).flatmap(lambda ends: st.datetimes(*ends)),
+    ZONES,
+    st.sampled_from([0, 1]),
+    st.sampled_from([datetime, datetime, datetime, OfUser]),
+)
+
+
+def exact_seconds(t: datetime) -> tuple[float, str]:
+    """Return seconds and kind of a time, from integers and one exact quotient."""
+    shift = t.utcoffset()
+    since = t.replace(tzinfo=None) - datetime(1970, 1, 1) - (shift or timedelta(0))
+    count = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    return float(Fraction(count, 10**6)), "naive" if shift is None else "aware"
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=5))
+def test_seconds_are_exact_and_rounded_once(moments: list[datetime]) -> None:
+    expected = [exact_seconds(t) for t in moments]
+    assert [as_seconds(t) for t in moments] == expected
+    for t, (seconds, kind) in zip(moments, expected, strict=True):
+        assert kind == "naive" or t.timestamp() == seconds
+    if len({kind for _, kind in expected}) > 1:
+        with pytest.raises(ValueError, match="`t` must have times of one kind"):
+            as_times(moments, len(moments))
+        return
+    times = as_times(moments, len(moments))
+    assert times.seconds.tolist() == [seconds for seconds, _ in expected]
+    assert times.kind == expected[0][1]
+
+
+@pytest.mark.parametrize("year", [1, 4, 100, 400, 1683, 1684, 1900, 2000, 2255, 2256, 9999])
+def test_each_day_of_a_year_is_counted(year: int) -> None:
+    t = datetime(year, 1, 1, 23, 59, 59, 999_999)
+    while t.year == year:
+        for zone in (None, UTC):
+            assert as_seconds(t.replace(tzinfo=zone)) == exact_seconds(t.replace(tzinfo=zone))
+        if t.date() == date.max:
+            break
+        t += timedelta(days=1)
+
+
+def test_the_code_of_a_zone_may_do_anything() -> None:
+    class Clears(tzinfo):
+        def utcoffset(self, dt: datetime | None) -> timedelta:
+            times.clear()
+            return timedelta(0)
+
+    class Raises(tzinfo):
+        def utcoffset(self, dt: datetime | None) -> timedelta:
+            raise RuntimeError("no zone")
+
+    times: list[Any] = [START.replace(tzinfo=Clears())] * 3
+    assert read_moments(times, np.empty(3)) is None
+    calibrator = IsotonicCalibrator(window=timedelta(days=1))
+    with pytest.raises(RuntimeError, match="no zone"):
+        calibrator.learn_one(0.5, 1, t=START.replace(tzinfo=Raises()))
+    assert calibrator._kind is None
+    with pytest.raises(ValueError, match="there must be 2 times, got 3"):
+        read_moments([1.0] * 3, np.empty(2))
 
 
 def test_unknown_labels_are_only_predicted() -> None:

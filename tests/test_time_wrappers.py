@@ -94,6 +94,19 @@ def test_the_model_gets_all_features_and_a_time_that_is_given() -> None:
     ]
 
 
+def test_a_model_that_predicts_by_time_gets_it_with_the_label() -> None:
+    class ByTime(FixedModel):
+        asked: Any = None
+
+        def predict_proba_one(self, x: Any, t: Any = None) -> Any:
+            self.asked = t
+            return {False: 0.5, True: 0.5}
+
+    model = ByTime()
+    CalibratedClassifier(model, DecayedMean()).learn_one({}, True, t=5.0)
+    assert model.asked == 5.0
+
+
 def test_a_pipeline_discards_the_time() -> None:
     x = {"moment": at(0), "a": 1.0}
     pipeline = compose.Discard("moment") | linear_model.LogisticRegression()

@@ -367,7 +367,7 @@ def pack(value: Any) -> Any:
     >>> pack(("cold", 1, True)), pack(Log())
     ({'tuple': ['cold', 1, True]}, {'loss': ['log', {}]})
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # a time has a unit
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from streamcal._state import Fields, as_float, require
 from streamcal._validation import as_number, check_count, check_half_life
 from streamcal._whole import Step
+from streamcal.kernels.moments import LATEST, read_moment, read_moments
 
 Time = datetime | float
 """A time: a `datetime` with or without a zone, or seconds from any origin, such as 1970."""
@@ -26,7 +27,6 @@ Time = datetime | float
 _Number = TypeVar("_Number")
 
 _EPOCH = datetime(1970, 1, 1)
-_LATEST = 1e300  # in seconds
 _MICROSECONDS = "datetime64[us]"
 
 
@@ -70,18 +70,16 @@ def as_seconds(t: Any) -> tuple[float, str]:
     >>> as_seconds(60)
     (60.0, 'seconds')
     """
-    kind = type(t)  # quicker than calls
-    if kind is float and -_LATEST <= t <= _LATEST:
-        return t, "seconds"
-    if kind is datetime and t.tzinfo is not None:
-        return t.timestamp(), "aware"
+    found: tuple[float, str] | None = read_moment(tuple, t)
+    if found is not None:
+        return found
     if isinstance(t, np.datetime64) and not np.isnat(t):
         _check_years(np.array([t]))
         t = t.astype(_MICROSECONDS).item()
     if isinstance(t, datetime) and t == t:
         if hasattr(t, "to_pydatetime"):  # of pandas; without nanoseconds, as in an array
             t = t.to_pydatetime(warn=False)
-        if t.tzinfo is None:
+        if t.utcoffset() is None:  # so it is naive, also if it has a zone
             return t.replace(tzinfo=UTC).timestamp(), "naive"
         return t.timestamp(), "aware"
     try:
@@ -94,7 +92,7 @@ def as_seconds(t: Any) -> tuple[float, str]:
         raise TypeError(f"`t` must be a datetime or a number of seconds, got {got}") from None
     if not math.isfinite(seconds):
         raise ValueError(f"`t` must be a datetime or a finite number of seconds, got {t!r}")
-    if abs(seconds) > _LATEST:
+    if abs(seconds) > LATEST:
         raise ValueError(f"`t` must be a datetime, or seconds from -1e300 to 1e300, got {t!r}")
     return seconds, "seconds"
 
@@ -191,16 +189,20 @@ def as_times(t: Any, n_samples: int) -> Times:
             seconds = _in_seconds(array.astype(_MICROSECONDS).astype(np.int64))
         else:
             seconds = array.astype(np.float64)
-            missing, kind = ~(np.abs(seconds) <= _LATEST), "seconds"
+            missing, kind = ~(np.abs(seconds) <= LATEST), "seconds"
         if missing.any():
             as_seconds(array[missing][0])  # raises
         return Times(seconds, kind)
-    read = [as_seconds(time) for time in as_time_list(t, n_samples)]
+    given, seconds = as_time_list(t, n_samples), np.empty(n_samples)
+    found = read_moments(given, seconds)
+    if found is not None:
+        return Times(seconds, found)
+    read = [as_seconds(time) for time in given]
     kinds = {kind: time for (_, kind), time in zip(read, t, strict=True)}
     if len(kinds) > 1:
         listed = " and ".join(repr(time) for time in kinds.values())
         raise ValueError(f"`t` must have times of one kind, got {listed}")
-    seconds = np.array([each for each, _ in read], dtype=np.float64)
+    seconds[:] = [each for each, _ in read]
     return Times(seconds, next(iter(kinds), None))
 
 
@@ -253,7 +255,7 @@ def pack_now(now: float) -> float | None:
 
 def unpack_now(packed: Any) -> float:
     """Return the argument of `pack_now`; ``ValueError`` if there is none."""
-    return math.nan if packed is None else as_float(packed, "now", -_LATEST, _LATEST)
+    return math.nan if packed is None else as_float(packed, "now", -LATEST, LATEST)
 
 
 def unpack_time(packed: Any) -> Time | None:
@@ -309,7 +311,9 @@ class Timed:
             return NO_MOMENT
         if t is None:
             raise TypeError(f"{self._wanted()}; pass t=datetime.now(UTC), got None")
-        moment = tuple.__new__(Moment, as_seconds(t))
+        moment = read_moment(Moment, t)
+        if moment is None:
+            moment = Moment(*as_seconds(t))
         if moment.kind != self._kind:
             self._check_kind(moment.kind, t)
         return moment

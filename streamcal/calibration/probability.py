@@ -154,11 +154,9 @@ class CompiledCalibrator(ProbabilityCalibrator):
         sample = as_probability(score), as_label(y), weight
         if not self.needs_time:
             return (partial(self._kernel.learn, *sample),)
-        moment = self._read_time(t)
-        return (
-            partial(self._kernel.learn, *sample, moment.seconds),
-            *self._kind_steps(moment.kind),
-        )
+        seconds, kind = self._read_time(t)
+        learn = partial(self._kernel.learn, *sample, seconds)
+        return (learn,) if kind == self._kind else (learn, *self._kind_steps(kind))
 
     def _sampler(self) -> Callable[..., float] | None:
         kernel = self._batch_kernel() if self._knows_times() else None

@@ -52,7 +52,7 @@ from streamcal.wrappers.routing import (
     name_of,
 )
 from streamcal.wrappers.snapshot import ModelSnapshot
-from streamcal.wrappers.times import check_time_feature, time_of, times_of
+from streamcal.wrappers.times import check_time_feature, moment_of, time_of, times_of
 
 History = Literal["labels", "expected"]
 _HISTORIES = (*get_args(History), None)
@@ -264,8 +264,8 @@ class DecisionClassifier(
         """
         self._check_label(y)
         self._check_arguments(kwargs)
-        moment = self._moment_of(x, t)
-        if t is not None:
+        moment = moment_of(self, x, t, self.time)
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         raw = predict_again(self.classifier, x) if served is None else probabilities_in(served)
         if raw is not served and served is not None:
@@ -287,12 +287,6 @@ class DecisionClassifier(
         # Only now, and without a call: if the model raises, nothing is counted.
         self._claimed, self._realised, self._now, self._kind = counts
         self._negative = negative
-
-    def _moment_of(self, x: Mapping[Any, Any], t: Time | None) -> Moment:
-        """Return the time of a sample, or raise; none if counts do not forget by time."""
-        if not self.needs_time or (t is None and self.time is None):
-            return self._read_time(None)
-        return self._read_time(time_of(x, t, self.time, self._read_time))
 
     def learn_batch(
         self, xs: Iterable[Mapping[Any, Any]], ys: Iterable[ClfTarget], *, t: Any = None
@@ -365,7 +359,7 @@ class DecisionClassifier(
             if t is None and self.time is None:
                 self._read_times(None, len(labels))  # raises
             times = times_of(X, len(labels), t, self.time, self._read_times)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         p, hits = self._p_positive_many(X, {}), np.array([y == self.pos_val for y in labels], bool)
         if p is None:

@@ -385,4 +385,6 @@ def _as_labels(decided: Any) -> list[Any]:
 def _check_among(y: Any, labels: Collection[Any]) -> None:
     """Raise if the label can't be one beside any of these: it would silently be a miss."""
     if labels and not any(are_beside(y, label) for label in labels):
-        raise ValueError(f"`y` must be a label as those predicted, {list(labels)}, got {y!r}")
+        raise ValueError(
+            f"`y` must be a label as those predicted, {shown(list(labels))}, got {y!r}"
+        )

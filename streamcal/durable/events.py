@@ -333,8 +333,8 @@ def _check_events(events: list[Event], rules: _Rules) -> tuple[list[Event], Samp
     keyed, join, _ = rules
     scores, y, w, keys, ids, _, x, t, _ = zip(*events, strict=True)
     if keyed.needs_time:
-        for event in events:
-            if event.t is None:
+        for event, time in zip(events, t, strict=True):
+            if time is None:
                 raise TypeError(
                     "must have `t`, the time of the event, as `calibrator` forgets by time,"
                     f" got {event}"

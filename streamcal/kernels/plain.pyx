@@ -4,6 +4,9 @@ What is not obvious is decided, and explained, by the caller.
 """
 
 import numpy as np
+from cpython.datetime cimport PyDateTime_CheckExact, datetime_tzinfo, get_utc, import_datetime
+
+import_datetime()
 
 # They cannot change, and to hash and compare them runs no code of a user.
 PLAIN = frozenset(
@@ -18,6 +21,8 @@ cdef inline bint is_plain(object kind):
 def holds_plain(dict x not None):
     """Return whether all values of a dict are plain: numbers but NaN, text, booleans or None.
 
+    So is a `datetime` without a zone or in UTC; the code of other zones may be a user's.
+
     Examples
     --------
     >>> holds_plain({"age": 7, "name": "x"}), holds_plain({"ages": [7]})
@@ -27,6 +32,11 @@ def holds_plain(dict x not None):
     """
     cdef double number
     for value in x.values():
+        if PyDateTime_CheckExact(value):
+            zone = datetime_tzinfo(value)
+            if zone is not None and zone is not get_utc():
+                return False
+            continue
         if not is_plain(type(value)):
             return False
         if isinstance(value, float):

@@ -6,6 +6,7 @@ the result of the background process.
 
 import pickle
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +36,10 @@ class Window(NamedTuple):
     features: Sequence[dict[FeatureName, Any]]
     ranks: NDArray[np.int64]
     w: NDArray[np.float64]
+    times: NDArray[np.float64] | None  # in seconds, if the window is one of time
     n_labels: int
     loss: TaskLossName | TaskLoss
-    size: int
+    size: int | timedelta
     n_jobs: int
     n_samples: int
 
@@ -58,7 +60,8 @@ class Window(NamedTuple):
             scores, labels, self.n_labels, loss=self.loss, w=w, n_jobs=self.n_jobs
         )
         thresholds = StreamingThresholds(self.n_labels, self.loss, window=self.size)
-        thresholds.learn_many(scores, labels, w)
+        times = None if self.times is None else self.times[finite]
+        thresholds.learn_many(scores, labels, w, t=times)
         return Rescored(thresholds, solution, self.n_samples)
 
 

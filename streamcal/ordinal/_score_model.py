@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Any, Self
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from streamcal._state import Arrays, array_of, fill, nested, require
 from streamcal._validation import decay_per_sample
 from streamcal._whole import Step, do_all
+from streamcal.calibration.clock import Timed
+from streamcal.calibration.context import Context
 from streamcal.calibration.isotonic import IsotonicCalibrator
 from streamcal.losses import TaskLoss, TaskLossName, get_task
 from streamcal.ordinal.streaming import StreamingThresholds
@@ -102,7 +105,7 @@ class ScoreModel:
     targets : sequence of float
         What the regressor learns for each rank, in increasing order.
     loss, window
-        As in `StreamingThresholds`.
+        As in `StreamingThresholds`. If the window is a timedelta, samples have times in seconds.
 
     Attributes
     ----------
@@ -119,7 +122,7 @@ class ScoreModel:
     """
 
     def __init__(
-        self, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
+        self, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int | timedelta
     ) -> None:
         n_labels = len(targets)
         self.way = BestWay()
@@ -144,29 +147,34 @@ class ScoreModel:
         assert followed is not None
         return followed.thresholds
 
-    def learn_one(self, score: float, rank: int, w: float) -> None:
+    def learn_one(self, score: float, rank: int, w: float, t: float = math.nan) -> None:
         """Learn the score that a sample had before it was learned."""
-        do_all(*self.learn_steps(score, rank, w))
+        do_all(*self.learn_steps(score, rank, w, t))
 
-    def learn_steps(self, score: float, rank: int, w: float) -> list[Step]:
+    def learn_steps(self, score: float, rank: int, w: float, t: float = math.nan) -> list[Step]:
         """Return what learns a score, as `learn_one` does, for `do_all`."""
         ways = (ROUNDING, STREAMING) if self.resolved is None else (ROUNDING, STREAMING, RESOLVED)
         costs = self._costs
         steps = self.way.learn_steps([costs.item(self._rank(way, score), rank) for way in ways], w)
-        steps += self.streaming.learn_steps(score, rank + 1, w)
+        steps += self.streaming.learn_steps(score, rank + 1, w, t)
         if self.resolved is not None:
-            steps += self.resolved.learn_steps(score, rank + 1, w)
+            steps += self.resolved.learn_steps(score, rank + 1, w, t)
+        context = Context(t=t)
         for k, calibrator in enumerate(self.calibrators):
-            steps += calibrator._learn_steps(score, float(rank > k), w)
+            steps += calibrator._learn_steps(score, float(rank > k), w, context)
         return steps
 
     def learn_many(
-        self, scores: NDArray[np.float64], ranks: NDArray[np.int64], w: NDArray[np.float64]
+        self,
+        scores: NDArray[np.float64],
+        ranks: NDArray[np.int64],
+        w: NDArray[np.float64],
+        times: NDArray[np.float64],
     ) -> None:
         """Learn recorded scores in order; this does not change which way is followed."""
-        self.streaming.learn_many(scores, ranks + 1, w)
+        self.streaming.learn_many(scores, ranks + 1, w, t=times)
         for k, calibrator in enumerate(self.calibrators):
-            calibrator.learn_many(scores, ranks > k, w)
+            calibrator.learn_many(scores, ranks > k, w, t=times)
 
     def follow_as(self, other: "ScoreModel") -> None:
         """Follow the way that another model follows, without its re-solved thresholds."""
@@ -205,9 +213,17 @@ class ScoreModel:
 
     @classmethod
     def thaw(
-        cls, arrays: Arrays, targets: Sequence[float], loss: TaskLossName | TaskLoss, window: int
+        cls,
+        arrays: Arrays,
+        targets: Sequence[float],
+        loss: TaskLossName | TaskLoss,
+        window: int | timedelta,
+        now: float,
     ) -> Self | None:
-        """Return the model in a state, None without any; raise unless it has these parameters."""
+        """Return the model in a state, None without any; raise unless it has these parameters.
+
+        ``now`` is the time of the newest sample, if samples have times.
+        """
         if "streaming" not in arrays:
             return None
         staircases = [f"staircase {k}" for k in range(len(targets) - 1)]
@@ -222,6 +238,14 @@ class ScoreModel:
         held = [each.n_samples for each in cuts]
         held += [each.n_samples for each in model.calibrators]
         require(min(held) > 0, "thresholds must rest on samples")
+        if isinstance(window, timedelta):
+            timed: list[Timed] = [*cuts, *model.calibrators]
+            known = {each._kind for each in timed}
+            require(known == {"seconds"}, "recorded times must be in seconds")
+            clocks = [cuts[0]._index.now, *(each._regression.now for each in model.calibrators)]
+            # The newest sample has no new score, if that is not finite.
+            latest = cuts[-1]._index.now <= now
+            require(latest and all(each == now for each in clocks), "clocks must agree")
         sums = array_of(arrays, "way", 2, 2)
         require((np.abs(sums[:, 0]) <= _MOST_EXCESS).all(), "excess losses must be in range")
         squares = sums[:, 1]

@@ -375,7 +375,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
         if kwargs:
             self._check_arguments(kwargs)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         if needs_time := self._strategy.needs_time:
             t = time_of(x, t, self.time, self._strategy.check_time)
@@ -415,7 +415,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
                 strategy, ticket = current.for_labels(raw), None
         context = NO_CONTEXT
         if fields or ticket is not None or needs_time or needs_propensity:
-            context = Context(x, ticket, t, propensity)
+            context = tuple.__new__(Context, (x, ticket, t, propensity))  # quicker
         learn = strategy.learn_steps(raw, y, w, context)
         take = () if found is None else self._memory.take_steps((found,))
         do_all(*take, *steps, *learn, *self._known.learn_steps(y, self._label_of_column))
@@ -489,7 +489,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         w = as_weight(w)
         as_weight(w / max(len(X), 1))
         self._check_arguments(kwargs)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         if (needs_time := self._strategy.needs_time) and len(X):
             for x in X:  # all rows must have a time
@@ -862,7 +862,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             if is_missing(label):
                 raise ValueError(f"`y` must hold labels, got {label} at position {at}")
         weights = as_batch_weights(w, len(labels))
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         times: Times | None = None
         if self._strategy.needs_time:

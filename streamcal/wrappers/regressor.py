@@ -155,7 +155,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         """
         label, w = as_number(y, "y"), as_weight(w)
         self._calibrator._check_labels([label])
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         context = NO_CONTEXT
         if self._calibrator.needs_time:
@@ -246,7 +246,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         n_samples = len(labels)
         check_n_rows(X, n_samples)
         weights = as_batch_weights(w, n_samples)
-        if t is not None:
+        if t is not None and self._takes_time:
             kwargs["t"] = t
         contexts = Contexts()
         if self._calibrator.needs_time:

@@ -37,6 +37,7 @@ class Routing(Cloned):
 
     _accepted: dict[str, frozenset[str] | None]
     _passes_probabilities = False  # on, as those of the wrapped model
+    _takes_time = True  # whether a method of the wrapped model takes ``t``
 
     @property
     @abstractmethod
@@ -44,6 +45,7 @@ class Routing(Cloned):
 
     def _set_routes(self, model: base.Estimator, *methods: str) -> None:
         self._accepted = {method: accepted_arguments(model, method) for method in methods}
+        self._takes_time = any(each is None or "t" in each for each in self._accepted.values())
 
     def _route(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments that this method of the model takes."""

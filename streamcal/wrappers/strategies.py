@@ -375,6 +375,12 @@ class OneVsRest(OwningStrategy):
     def _any(self) -> Timed:
         return next(iter(self._calibrators.by_label.values()), self._calibrators.unlearned)
 
+    def check_time(self, t: Any) -> None:
+        for calibrator in self._calibrators.by_label.values():  # quicker than `_any`
+            calibrator._read_time(t)
+            return
+        super().check_time(t)
+
     def read_propensity(self, propensity: Any) -> float | None:
         return self._calibrators.unlearned._read_propensity(propensity)
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from narwhals.stable.v2.typing import IntoDataFrame
 from river.utils.dataframe import into_frame
 
-from streamcal.calibration.clock import Time, Times
+from streamcal.calibration.clock import Moment, Time, Timed, Times
 from streamcal.wrappers.routing import name_of
 
 ReadTimes = Callable[[Any, int], Times | None]
@@ -55,6 +55,16 @@ def time_of(
     except (TypeError, ValueError) as error:
         raise _about(error, time) from None
     return found
+
+
+def moment_of(learner: Timed, x: Mapping[Any, Any], t: Time | None, time: str | None) -> Moment:
+    """Return the time of a sample of a learner that may forget by time itself, or raise.
+
+    It is `NO_MOMENT` if no time is needed.
+    """
+    if not learner.needs_time or (t is None and time is None):
+        return learner._read_time(None)
+    return learner._read_time(time_of(x, t, time, learner._read_time))
 
 
 def times_of(
