@@ -13,9 +13,15 @@ promised. Streams that turn against the classifier are at the end: what matters 
 errors as the row says. "broken" is the share of the runs in which a threshold was ever in use whose
 true share of errors, of 10⁶ samples, exceeds 5 %; with ``confidence=0.95`` at most 5 % are
 promised. With audits, labels of answers come with a probability of 2 %, and all others come.
+
+*Late labels.* The same for a target of 0.8. Confidences are uniform from 0.5 to 1; 8 % of those
+from 0.8 up are wrong, and 45 % of the others. What is late is 2,000 samples late, or by a random
+number from 0 to 4,000. With audits the labels of answers come with a probability of 30 %. "arrival"
+has bets settled as labels come, "service" as `serve_one` was called; "asked" has `ask_one`, too.
 """
 
 import argparse
+import heapq
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +33,7 @@ from study import streams
 
 from streamcal import HedgedCalibrator
 from streamcal.decision import SelectiveClassifier
-from streamcal.decision.promises import ThresholdTests
+from streamcal.decision.promises import begin_tests
 
 TARGET = 0.95
 N_AFTER = 2_000  # answers, from which on the accuracy counts
@@ -147,17 +153,77 @@ def independent_run(
     confidences: Vector, wrong: Vector, asked: Vector, floor: float | None
 ) -> set[float]:
     """Return the thresholds that were in use in a run, as `SelectiveClassifier` has them."""
-    tests = ThresholdTests.begin(1.0 - TARGET, 0.05, floor or 1.0)
+    tests = begin_tests(1.0 - TARGET, 0.05, floor or 1.0)
     used: set[float] = set()
     for c, is_wrong, is_asked in zip(
         confidences.tolist(), wrong.tolist(), asked.tolist(), strict=True
     ):
         answered = c >= tests.threshold
         if is_asked or not answered:
-            propensity = (floor or 1.0) if answered else 1.0
-            tests = tests.learned(c, answered=answered, wrong=is_wrong, propensity=propensity)
+            tests.learn(None, c, answered, is_wrong, (floor or 1.0) if answered else 1.0)
             used.add(tests.threshold)
     return used
+
+
+LATE_TARGET, LATE = 0.8, 2_000
+Delay = Callable[[bool, bool, int], int]  # of answered, wrong, and a draw from 0 to 2 LATE
+
+
+def delays() -> Iterator[tuple[str, float | None, Delay]]:
+    """Yield what is late in a row, the floor, and how late it is."""
+    for floor in (None, 0.3):
+        of_answers = "labels of answers" if floor is None else "audits"
+        yield "nothing", floor, lambda answered, wrong, draw: 0
+        yield f"all but {of_answers}", floor, lambda answered, wrong, draw: LATE * (not answered)
+        yield of_answers, floor, lambda answered, wrong, draw: LATE * answered
+        yield "all, at random", floor, lambda answered, wrong, draw: draw
+        yield "wrong ones", floor, lambda answered, wrong, draw: LATE * wrong
+    yield "wrong audits", 0.3, lambda answered, wrong, draw: LATE * (wrong and answered)
+
+
+def of_late(runs: int, n: int = 8_000) -> None:
+    """Print how often a threshold was in use that has too many errors, with late labels."""
+    print("\n| late | labels of answers | arrival | service | asked | answered at the end |")
+    print("|---|---|--:|--:|--:|--:|")
+    for name, floor, delay in delays():
+        cells = []
+        for order in ("arrival", "service", "asked")[: 2 if floor is None else 3]:
+            rng, broken, shares = np.random.default_rng(9), 0, []
+            for _ in range(runs):
+                confidences = rng.uniform(0.5, 1.0, n)
+                wrong = rng.uniform(size=n) < np.where(confidences >= 0.8, 0.08, 0.45)
+                asked = rng.uniform(size=n) < (1.0 if floor is None else floor)
+                draws = rng.integers(0, 2 * LATE, size=n, endpoint=True)
+                parts = [part.tolist() for part in (confidences, wrong, asked, draws)]
+                least, last = late_run(list(zip(*parts, strict=True)), floor, delay, order)
+                sure = 0.2 / max(1.0 - least, 0.2)  # the share of confidences from 0.8 up
+                broken += sure * 0.08 + (1.0 - sure) * 0.45 > 1.0 - LATE_TARGET
+                shares.append(min(max(2.0 * (1.0 - last), 0.0), 1.0))
+            cells.append(f"{broken / runs:.3f}")
+        labels = "all" if floor is None else "30 %"
+        cells += ["–"] * (floor is None) + [f"{np.mean(shares):.2f}"]
+        print(f"| {name} | {labels} | {' | '.join(cells)} |", flush=True)
+
+
+def late_run(
+    samples: list[tuple[float, bool, bool, int]], floor: float | None, delay: Delay, order: str
+) -> tuple[float, float]:
+    """Return the lowest threshold that was in use in a run, and the last one."""
+    tests = begin_tests(1.0 - LATE_TARGET, 0.05, floor or 1.0)
+    least, waiting = np.inf, list[tuple[Any, ...]]()
+    for i, (c, is_wrong, is_asked, draw) in enumerate(samples):
+        while waiting and waiting[0][0] <= i:
+            tests.learn(*heapq.heappop(waiting)[2:])
+            least = min(least, tests.threshold)
+        answered = c >= tests.threshold
+        place = None if order == "arrival" else tests.serve(c, answered)
+        if is_asked or not answered:
+            propensity = (floor or 1.0) if answered else 1.0
+            if order == "asked" and place is None:
+                place = tests.ask(c, propensity)
+            label = (place, c, answered, is_wrong, propensity)
+            heapq.heappush(waiting, (i + delay(answered, is_wrong, draw), i, *label))
+    return least, tests.threshold
 
 
 def main() -> None:
@@ -169,6 +235,7 @@ def main() -> None:
     given = parser.parse_args()
     of_streams(given.data, given.keep)
     of_independent(given.runs)
+    of_late(given.runs)
 
 
 if __name__ == "__main__":

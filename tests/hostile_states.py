@@ -173,6 +173,13 @@ def truths(learner: Any, i: int) -> None:
     learner.learn_one({"a": SCORES[i], "b": SCORES[i - 1]}, SCORES[i] > SCORES[i - 2])
 
 
+def late_truths(learner: Any, i: int) -> None:
+    x = {"a": SCORES[i], "b": SCORES[i - 1]}
+    selection = learner.serve_one(x)
+    if i % 3:  # the others still wait
+        learner.learn_one(x, SCORES[i] > SCORES[i - 2], served=selection)
+
+
 def words(learner: Any, i: int) -> None:
     learner.learn_one({"a": SCORES[i]}, ("low", "mid", "top")[int(2.99 * SCORES[i - 1])])
 
@@ -408,6 +415,11 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "SelectiveClassifier": [
         Example(lambda: SelectiveClassifier(logistic()), truths, of_logistic),
+        Example(
+            lambda: SelectiveClassifier(logistic(), target=0.6, confidence=0.6),
+            late_truths,
+            of_logistic,
+        ),
         Example(
             lambda: SelectiveClassifier(
                 logistic(), "precision", 0.6, confidence=0.6, floor=0.5, segments=["b"]
@@ -1174,6 +1186,7 @@ def use_wrapper(learner: Any) -> None:
             sample = {**x, "b": i}
             selection = learner.serve_one(sample)
             propensity = None if learner.floor is None else 1.0
+            selection = learner.ask_one(sample, selection, propensity=propensity)
             learner.learn_one(sample, label, served=selection, propensity=propensity)
             continue
         check_shares(shares)

@@ -103,18 +103,36 @@ class Budget:
         return self.allows_one and where >= self.place()
 
 
+class Bet:
+    """A sample with its place in the order of service."""
+
+    def __init__(self, confidence: float, least: float, propensity: float) -> None:
+        self.confidence, self.least, self.propensity = confidence, least, propensity
+        self.wrong: bool | None = None
+
+
 class Tests:
-    """The tests of thresholds: every bet on every label, with each stake."""
+    """The tests of thresholds: every bet on every label in the order of service."""
 
     STAKES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.9)
 
-    def __init__(self, share: float, chance: float, floor: float) -> None:
+    def __init__(
+        self,
+        share: float,
+        chance: float,
+        floor: float,
+        most_ahead: int = 10_000,
+        most_places: int = 1_000_000,
+    ) -> None:
         self.share, self.chance, self.floor = share, chance, floor
+        self.most_ahead, self.most_places = most_ahead, most_places
         self.shares = [share * 1.15 ** (k - 15) for k in range(15)] + [share]
         while self.shares[-1] < 1.0:
             self.shares.append(share * 1.15 ** (len(self.shares) - 15))
         self.wealth = [[1.0] * len(self.STAKES) for _ in self.shares]
         self.has_been = [1.0] * len(self.shares)
+        self.places: list[Bet] = []
+        self.n_settled = 0
 
     @property
     def used(self) -> int | None:
@@ -132,13 +150,59 @@ class Tests:
         """The confidence from which on samples are answered."""
         return math.inf if self.used is None else max(1.0 - self.shares[self.used], 0.0)
 
-    def learn(self, confidence: float, wrong: bool, propensity: float) -> None:
+    def bet(self, confidence: float, answered: bool, propensity: float) -> Bet:
+        """Return the bet on a sample."""
+        least = 1.0 if self.used is None and not answered else self.floor
+        return Bet(confidence, least, propensity)
+
+    def serve(self, confidence: float, answered: bool) -> int | None:
+        """Return the place of a sample, if its label is certain to come."""
+        if answered and self.floor < 1.0:
+            return None
+        self.places.append(self.bet(confidence, answered, 1.0))
+        self.settle_places()
+        return len(self.places) - 1
+
+    def ask(self, confidence: float, propensity: float) -> int:
+        """Return the place of an answer whose label is asked for."""
+        self.places.append(self.bet(confidence, True, propensity))
+        self.settle_places()
+        return len(self.places) - 1
+
+    def learn(
+        self, place: int | None, confidence: float, answered: bool, wrong: bool, propensity: float
+    ) -> None:
+        """Take a label."""
+        bet = self.bet(confidence, answered, propensity)
+        if place is None:
+            place = len(self.places)
+            self.places.append(bet)
+        if place >= len(self.places):  # another state served it
+            bet.wrong = wrong
+            self.settle(bet)
+        elif place >= self.n_settled and self.places[place].wrong is None:
+            self.places[place].wrong = wrong
+            self.settle_places()
+
+    def settle_places(self) -> None:
+        """Settle places in order, up to one without a label that is not yet taken for lost."""
+        while self.n_settled < len(self.places):
+            waiting = self.places[self.n_settled :]
+            if waiting[0].wrong is None:
+                n_ahead = sum(bet.wrong is not None for bet in waiting)
+                if n_ahead <= self.most_ahead and len(waiting) <= self.most_places:
+                    break
+                waiting[0].wrong = True
+            self.settle(waiting[0])
+            self.n_settled += 1
+
+    def settle(self, bet: Bet) -> None:
         """Settle all bets on a label."""
-        least = 1.0 if self.used is None else self.floor
+        assert bet.wrong is not None
         for k, share in enumerate(self.shares):
-            if confidence >= max(1.0 - share, 0.0):
+            if bet.confidence >= max(1.0 - share, 0.0):
                 for at, stake in enumerate(self.STAKES):
-                    gain = stake * least / (1.0 - self.share) * (self.share - wrong) / propensity
-                    self.wealth[k][at] *= 1.0 + gain
+                    gain = stake * bet.least / (1.0 - self.share)
+                    self.wealth[k][at] *= 1.0 + gain * (self.share - bet.wrong) / bet.propensity
             mean = sum(self.wealth[k]) / len(self.STAKES)
             self.has_been[k] = max(self.has_been[k], mean)

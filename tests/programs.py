@@ -1453,17 +1453,20 @@ def _add_decisions() -> None:
     def learn_selective(draw: Draw, learner: Any, held: list[Any]) -> None:
         x, given = selective_sample(draw), dict[str, Any]()
         if held and draw.chance(0.5):
-            x, given["served"] = held.pop(0)
+            x, given["served"] = held.pop(draw.random.randrange(len(held)))
             answer = given["served"].answer
         else:
             answer = learner.predict_one(x)
         if learner.floor is not None and answer is not None:
-            given["propensity"] = draw.pick([0.5, 1.0])
+            given["propensity"] = 1.0 if "served" in given else draw.pick([0.5, 1.0])
         learner.learn_one(x, draw.pick(learner.classifier.labels), **given)
 
     def serve_selective(draw: Draw, learner: Any, held: list[Any]) -> None:
         x = selective_sample(draw)
-        held.append((x, learner.serve_one(x)))
+        selection = learner.serve_one(x)
+        if learner.floor is not None and draw.chance(0.5):
+            selection = learner.ask_one(x, selection, propensity=1.0)
+        held.append((x, selection))
 
     def ask_selective(learner: Any) -> Any:
         answers = [learner.predict_one({"p": p, "kind": "x"}) for p in GRID]

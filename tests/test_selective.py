@@ -16,7 +16,8 @@ from river import base, compose, evaluate, linear_model, metrics, naive_bayes, p
 from streamcal import CalibratedClassifier
 from streamcal.calibration import AuditedCalibrator, IsotonicCalibrator
 from streamcal.decision import DecisionClassifier, Promise, Selection, SelectiveClassifier
-from streamcal.decision.promises import ErrorBudget, ThresholdTests, thresholds_for
+from streamcal.decision.promises import ErrorBudget, begin_tests, thresholds_for
+from streamcal.kernels.threshold_tests import ThresholdTests
 from streamcal.monitoring import AuditSampler
 from streamcal.wrappers.served import Served
 from tests import oracles_selective as oracles
@@ -106,9 +107,9 @@ def test_what_waits_is_counted_exactly() -> None:
 
 
 def test_an_answer_of_another_state_is_a_fair_bet() -> None:
-    tests = ThresholdTests.begin(0.2, 0.2, 0.02)
-    tests = tests.learned(0.9, answered=True, wrong=True, propensity=0.02)
-    assert np.isfinite(tests.log_wealth).all()
+    tests = begin_tests(0.2, 0.2, 0.02)
+    tests.learn(None, 0.9, True, True, 0.02)
+    assert np.isfinite(tests.state()[1]).all()
 
 
 def error_rules(rng: random.Random) -> list[Any]:
@@ -190,40 +191,122 @@ def test_confidences_that_are_too_high_are_corrected() -> None:
 # With a probability -------------------------------------------------------------------------------
 
 
+def small_tests(share: float, chance: float, floor: float, *limits: int) -> ThresholdTests:
+    """Return tests with other limits of what waits."""
+    _, parameters, *_ = begin_tests(share, chance, floor).__reduce__()
+    return ThresholdTests(*parameters[: len(parameters) - len(limits)], *limits)
+
+
+def through_state(tests: ThresholdTests) -> ThresholdTests:
+    """Return tests as a state keeps them."""
+    kind, parameters, state = tests.__reduce__()
+    restored = kind(*parameters)
+    restored.restore(*state)
+    return restored
+
+
 @pytest.mark.parametrize("floor", [1.0, 0.1])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_thresholds_are_those_of_the_definition(seed: int, floor: float) -> None:
+    """In random programs: labels at once, late, in any order, lost, twice, and of later states."""
     rng = random.Random(seed)
     share, chance = rng.choice([0.3, 0.4, 0.05]), rng.choice([0.5, 0.05])
-    tests, oracle = (
-        ThresholdTests.begin(share, chance, floor),
-        oracles.Tests(share, chance, floor),
-    )
-    for _ in range(300):
+    limits = rng.choice([(10_000, 1_000_000), (5, 1_000), (30, 10), (0, 3)])
+    tests = small_tests(share, chance, floor, *limits)
+    oracle = oracles.Tests(share, chance, floor, *limits)
+    is_late = rng.choice([False, True, True])
+    lost, wrong_at = rng.choice([0.0, 0.02]), rng.choice([0.02, 0.2])
+    waiting: list[tuple[Any, ...]] = []
+    for _ in range(600):
         confidence = rng.choice([rng.uniform(0.0, 1.0), 1.0, 1.0 - share])
         answered = confidence >= tests.threshold
+        wrong = rng.random() < wrong_at
+        place = None
+        if is_late and rng.random() < 0.9:
+            place = tests.serve(confidence, answered)
+            assert place == oracle.serve(confidence, answered)
+            if rng.random() < 0.01:
+                place = tests.n_places + 3
         propensity = rng.uniform(floor, 1.0) if answered else 1.0
-        wrong = rng.random() < rng.choice([0.02, 0.2])
-        tests = tests.learned(confidence, answered=answered, wrong=wrong, propensity=propensity)
-        oracle.learn(confidence, wrong, propensity)
+        if is_late and answered and place is None and rng.random() < 0.5:
+            place = tests.ask(confidence, propensity)
+            assert place == oracle.ask(confidence, propensity)
+        if rng.random() >= lost:
+            waiting.append((place, confidence, answered, wrong, propensity))
+        n_left = rng.choice([0, 3, 40]) if is_late else 0
+        while len(waiting) > n_left:
+            label = waiting.pop(rng.choice([0, rng.randrange(len(waiting))]))
+            for _ in range(1 + (rng.random() < 0.02)):
+                tests.learn(*label)
+                oracle.learn(*label)
         assert tests.threshold == pytest.approx(oracle.threshold)
+        assert (tests.n_settled, tests.n_places) == (oracle.n_settled, len(oracle.places))
+        if rng.random() < 0.05:
+            tests = through_state(tests)
+
+
+def test_labels_that_wait_stay_few() -> None:
+    """A label that is lost holds up 10,000 others, and counts as wrong."""
+    tests = begin_tests(0.2, 0.1, 1.0)
+    lost = tests.serve(0.9, False)
+    for _ in range(10_000):
+        tests.learn(tests.serve(0.9, False), 0.9, False, False, 1.0)
+    assert tests.n_ahead == 10_000
+    assert (tests.n_settled, tests.threshold) == (0, math.inf)
+    tests.learn(tests.serve(0.9, False), 0.9, False, False, 1.0)
+    assert tests.n_ahead == 0
+    assert tests.n_settled == tests.n_places == 10_002
+    assert tests.threshold < 0.9
+    before = pickle.dumps(tests)
+    tests.learn(lost, 0.9, False, True, 1.0)  # it is settled already
+    assert pickle.dumps(tests) == before
+
+
+def test_a_lost_label_counts_as_wrong() -> None:
+    lost, wrong = small_tests(0.2, 0.1, 0.5, 3, 100), small_tests(0.2, 0.1, 0.5, 3, 100)
+    for tests in (lost, wrong):
+        places = [tests.serve(0.9, False) for _ in range(5)]
+        if tests is wrong:
+            tests.learn(places[0], 0.9, False, True, 1.0)
+        for place in places[1:]:
+            tests.learn(place, 0.9, False, False, 1.0)
+    assert pickle.dumps(lost) == pickle.dumps(wrong)
+
+
+@pytest.mark.parametrize("floor", [1.0, 0.2])
+def test_the_order_of_labels_changes_nothing(floor: float) -> None:
+    """What was served is settled in that order, whenever labels come."""
+    rng = random.Random(5)
+    samples = [(rng.uniform(0.5, 1.0), rng.random() < 0.3, rng.random() < 0.05) for _ in range(300)]
+    states = []
+    for _ in range(3):
+        tests, labels = begin_tests(0.2, 0.1, floor), []
+        for confidence, answered, wrong in samples:
+            place = tests.serve(confidence, answered)
+            if place is None:
+                place = tests.ask(confidence, floor)
+            labels.append((place, confidence, answered, wrong, floor if answered else 1.0))
+        rng.shuffle(labels)
+        for label in labels:
+            tests.learn(*label)
+        states.append(pickle.dumps(tests))
+    assert len(set(states)) == 1
 
 
 @pytest.mark.parametrize("floor", [1.0, 0.02])
 def test_bets_are_fair(floor: float) -> None:
     """Where exactly the share of errors is allowed, the mean wealth stays the same."""
     share = 0.05
-    start = ThresholdTests.begin(share, 0.05, floor)
     for used in (False, True):
-        most = np.full_like(start.most, 99.0) if used else start.most
         for propensity in {1.0, floor} if used else {1.0}:
-            begun = ThresholdTests(share, 0.05, floor, 0, start.log_wealth, most)
-            after = [
-                np.exp(
-                    begun.learned(1.0, answered=used, wrong=wrong, propensity=propensity).log_wealth
-                )
-                for wrong in (False, True)
-            ]
+            after = []
+            for wrong in (False, True):
+                tests = begin_tests(share, 0.05, floor)
+                numbers, wealth, *waiting = tests.state()
+                wealth[:, -1] = 99.0 if used else 0.0
+                tests.restore(numbers, wealth, *waiting)
+                tests.learn(None, 1.0, used, wrong, propensity)
+                after.append(np.exp(tests.state()[1][:, :-1]))
             if_asked = (1.0 - share) * after[0] + share * after[1]
             mean = propensity * if_asked + (1.0 - propensity) * 1.0
             assert np.allclose(mean, 1.0)
@@ -235,17 +318,14 @@ def test_thresholds_in_use_have_few_errors(floor: float | None) -> None:
     """At confidences of 0.8 and more 21 % are wrong, one too many; it may be in use in 20 %."""
     rng, n_broken = np.random.default_rng(3), 0
     for _ in range(200):
-        tests = ThresholdTests.begin(0.2, 0.2, floor or 1.0)
+        tests = begin_tests(0.2, 0.2, floor or 1.0)
         for confidence in rng.uniform(0.6, 1.0, 400).tolist():
             answered = confidence >= tests.threshold
             asked = not answered or floor is None or rng.uniform() < floor
             if asked:
-                tests = tests.learned(
-                    confidence,
-                    answered=answered,
-                    wrong=bool(rng.uniform() < (0.21 if confidence >= 0.8 else 0.3)),
-                    propensity=(floor or 1.0) if answered else 1.0,
-                )
+                wrong = bool(rng.uniform() < (0.21 if confidence >= 0.8 else 0.3))
+                propensity = (floor or 1.0) if answered else 1.0
+                tests.learn(None, confidence, answered, wrong, propensity)
             if tests.threshold < 2.0:
                 break
         n_broken += tests.threshold <= 1.0
@@ -289,6 +369,72 @@ def test_without_labels_of_answers_nothing_is_promised() -> None:
     assert model.serve_one(binary(0.99)).answer is True
 
 
+@pytest.mark.parametrize("floor", [None, 0.1])
+def test_late_wrong_labels_break_no_promise(floor: float | None) -> None:
+    """Answers seem to be right for a while, but those of 0.6 are wrong too often."""
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=floor)
+    rng, late, thresholds = np.random.default_rng(12), deque[Any](), []
+    for _ in range(3_000):
+        p = float(rng.choice([0.6, 0.95]))
+        x, y = binary(p), bool(rng.uniform() < p)
+        selection = model.serve_one(x)
+        given = {} if floor is None or selection.answer is None else {"propensity": 0.5}
+        if given and rng.uniform() < 0.5:
+            continue
+        if given:
+            selection = model.ask_one(x, selection, **given)
+        selection = Selection.from_dict(json.loads(json.dumps(selection.to_dict())))
+        if y:
+            model.learn_one(x, y, served=selection, **given)
+        else:
+            late.append((x, y, selection, given))
+        if len(late) > 300:
+            x, y, selection, given = late.popleft()
+            model.learn_one(x, y, served=selection, **given)
+        thresholds.append(model.promises[()].threshold)
+    assert 0.6 < min(thresholds) <= 0.95
+
+
+def test_an_answer_that_is_asked_for_takes_a_place() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=0.1)
+    for _ in range(200):
+        model.learn_one(binary(0.99), True, propensity=1.0)
+    selection = model.serve_one(binary(0.99))
+    assert (selection.answer, selection.place) == (True, None)
+    asked = model.ask_one(binary(0.99), selection, propensity=0.5)
+    assert (asked.answer, asked.place) == (True, 200)
+    before = model.to_bytes()
+    assert model.ask_one(binary(0.99), asked, propensity=0.5) is asked
+    for bad, error in [(None, ValueError), (0.05, ValueError), ("1", TypeError)]:
+        with pytest.raises(error, match="`propensity` must"):
+            model.ask_one(binary(0.99), selection, propensity=bad)
+    with pytest.raises(TypeError, match="`selection` must be"):
+        model.ask_one(binary(0.99), True, propensity=0.5)
+    restored = SelectiveClassifier.from_bytes(before, classifier=Given())
+    assert restored.ask_one(binary(0.99), selection, propensity=0.5).place == 201
+    no_audits = SelectiveClassifier(Given(), target=0.8)
+    assert no_audits.ask_one(binary(0.99), selection) is selection
+
+
+def test_selections_are_learned_once_and_after_a_restart() -> None:
+    model = SelectiveClassifier(Given(), target=0.8, confidence=0.9)
+    first, second = (model.serve_one(binary(0.99)) for _ in range(2))
+    assert (first.place, second.place) == (0, 1)
+    model.learn_one(binary(0.99), True, served=second)
+    restored = SelectiveClassifier.from_bytes(model.to_bytes(), classifier=Given())
+    copies = [model, restored, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
+    for each in copies:
+        each.learn_one(binary(0.99), True, served=first)
+        each.learn_one(binary(0.99), False, served=first)  # only the first promise counts it
+        assert each.serve_one(binary(0.99)).place == 2
+    states = {each.to_bytes() for each in copies}
+    assert len(states) == 1
+    older = Selection.from_dict({k: v for k, v in first.to_dict().items() if k != "place"})
+    assert older.place is None
+    with pytest.raises(ValueError, match=r"`served\.place` must be"):
+        model.learn_one(binary(0.99), True, served=Selection(None, first.served, -1))
+
+
 def test_an_older_state_learns_what_a_later_one_answered() -> None:
     model = SelectiveClassifier(Given(), target=0.8, confidence=0.9, floor=0.02)
     older = SelectiveClassifier.from_bytes(model.to_bytes(), classifier=Given())
@@ -304,15 +450,18 @@ def test_an_older_state_learns_what_a_later_one_answered() -> None:
 
 
 def test_a_state_of_another_machine_may_have_other_last_bits() -> None:
-    tests = ThresholdTests.begin(0.2, 0.1, 1.0)
+    tests = begin_tests(0.2, 0.1, 1.0)
     for _ in range(30):
-        tests = tests.learned(0.9, answered=False, wrong=False, propensity=1.0)
-    numbers, wealth = tests.freeze()
+        tests.learn(None, 0.9, False, False, 1.0)
+    numbers, wealth, *waiting = tests.state()
     wealth[:, -1] = np.nextafter(wealth[:, -1], 0.0)
-    assert tests.thaw(numbers, wealth).threshold == tests.threshold
+    other = begin_tests(0.2, 0.1, 1.0)
+    other.restore(numbers, wealth, *waiting)
+    assert other.threshold == tests.threshold
     wealth[:, -1] *= 0.9
     with pytest.raises(ValueError, match="wealth"):
-        tests.thaw(numbers, wealth)
+        other.restore(numbers, wealth, *waiting)
+    assert other.threshold == tests.threshold
 
 
 def test_with_all_labels_both_promises_hold() -> None:
@@ -560,6 +709,9 @@ def test_bad_samples_change_nothing() -> None:
         {"answer": 2, "served": None},
         {"answer": 0.5, "served": None},
         {"answer": True, "served": None},
+        {"answer": 1, "served": None, "place": -1},
+        {"answer": 1, "served": None, "place": 0.5},
+        {"answer": 1, "served": None, "another": 1},
     ],
 )
 def test_bad_selections(kept: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from streamcal._state.checks import Arrays, Fields, require
 from streamcal.kernels.state_bytes import join, split
 
 MAGIC = b"streamcal"
-VERSION = 19
+VERSION = 20
 
 DIGEST = 16
 _START = MAGIC + bytes([VERSION])

@@ -31,10 +31,30 @@ than allowed, except with probability δ: the first true hypothesis of the seque
 rejected (fixed sequence testing; Angelopoulos et al. 2021, arXiv 2110.01052, section 2.3). There
 are two sequences: one from q = α on, with 3/4 of δ, and one from q ≈ α / 8 on with the rest, for
 confidences that are too high.
+
+*In which order.* Ville's inequality is about bets that follow each other: which one is next must
+not depend on its label. So bets are settled in the order of service, not in that in which labels
+come. A sample that was not answered takes a place when it is served, and without audits one that
+was answered does, too. A place without a label holds up all later ones. When labels come does not
+matter then: the samples before a place, and its stake, are fixed when it is taken.
+
+A label that is taken for lost counts as an error, which is at most what the bet would have come to.
+So for any rule by which it is taken for lost the wealth is at most that of the true labels.
+
+With audits, an answer whose label is not asked for is a bet of 1 and has no place. One that is
+asked for has its place from then on. If nobody says so before the label comes, it takes the last
+place when it comes. This is allowed if its lateness says nothing about it: while it waits it counts
+as a bet of 1. The bet is worth at least 1 in the mean if the threshold in use has few enough
+errors, and all in use have, as long as no promise is broken. So the wealth is at most what it would
+be with this mean in place of 1, which is fair. A place before samples that were served later and
+still wait would not do: if these are the later the more they are wrong, the order is of labels.
+
+Stakes are as if every label were asked for with the least probability if a threshold is in use when
+the place is taken; else with 1, since nothing is answered.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
@@ -46,13 +66,12 @@ from streamcal.kernels.selection import (
     HALF_LIFE,
     LOWEST,
     N_INTERVALS,
-    STAKES,
     WIDTH,
     count,
     lowest_place,
     place_of,
-    settle,
 )
+from streamcal.kernels.threshold_tests import ThresholdTests
 
 Vector = NDArray[np.float64]
 
@@ -64,6 +83,8 @@ _LEAST_SHARE, _MOST_SHARE = 0.1, 1.5  # of α
 
 _RATIO, _N_STRICTER = 1.15, 15  # between neighbouring q, and how many there are below α
 _N_UNCONFIRMED = 1_000  # answers without a label of one, beside 20 / floor
+MOST_AHEAD = 10_000  # labels that wait for an earlier one, until that is taken for lost
+MOST_PLACES = 1_000_000  # of samples that wait, or whose labels do; 16 bytes each
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +200,10 @@ class ErrorBudget:
         return cls(share, n_answers, n_errors, n_waiting, most_waiting, expected, counts)
 
 
-@dataclass(frozen=True, eq=False)
-class ThresholdTests:
-    """The tests of all thresholds, and the lowest that is in use.
+def begin_tests(share: float, chance: float, floor: float) -> ThresholdTests:
+    """Return the tests of all thresholds before the first label.
 
-    Attributes
+    Parameters
     ----------
     share : float
         α, the share of answers that may be wrong.
@@ -191,74 +211,18 @@ class ThresholdTests:
         δ, the probability that a threshold in use has more errors.
     floor : float
         The least probability with which the label of an answer is asked for.
-    n_unconfirmed : int
-        The answers since the label of one has come.
-    log_wealth : array of shape (n_thresholds, n_stakes)
-        Of each hypothesis and stake, from the strictest threshold on.
-    most : array of shape (n_thresholds,)
-        The greatest logarithm so far of the mean wealth against each hypothesis.
     """
-
-    share: float
-    chance: float
-    floor: float
-    n_unconfirmed: int
-    log_wealth: Vector
-    most: Vector
-
-    @classmethod
-    def begin(cls, share: float, chance: float, floor: float) -> Self:
-        """Return the tests before the first label."""
-        n = len(thresholds_for(share))
-        return cls(share, chance, floor, 0, np.zeros((n, len(STAKES))), np.zeros(n))
-
-    @cached_property
-    def _n_used(self) -> int:
-        """How many thresholds, from the strictest on, are in use or stricter than one in use."""
-        of_all = _n_rejected(self.most, 0.25 * self.chance)
-        of_calibrated = _n_rejected(self.most[_N_STRICTER:], 0.75 * self.chance)
-        return max(of_all, of_calibrated and _N_STRICTER + of_calibrated)
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether labels of answers come."""
-        return self.n_unconfirmed < _N_UNCONFIRMED + 20.0 / self.floor
-
-    @property
-    def threshold(self) -> float:
-        """The confidence from which on samples are answered; infinite if none is."""
-        n = self._n_used if self.is_confirmed else 0
-        return float(thresholds_for(self.share)[n - 1]) if n else math.inf
-
-    def served(self) -> Self:
-        """Return the tests after an answer whose label may come later."""
-        return replace(self, n_unconfirmed=self.n_unconfirmed + 1)
-
-    def learned(self, confidence: float, *, answered: bool, wrong: bool, propensity: float) -> Self:
-        """Return the tests after a label, which was asked for with this propensity."""
-        # A stake must not depend on the confidence, so all take the least propensity there can be.
-        # (An answer comes before any threshold is in use if another state had one.)
-        least = self.floor if self._n_used or answered else 1.0
-        gain = least / (1.0 - self.share) * (self.share - wrong) / propensity
-        first = int(np.count_nonzero(thresholds_for(self.share) > confidence))
-        log_wealth, mean = settle(self.log_wealth, first, gain)
-        n_unconfirmed = 0 if answered else self.n_unconfirmed
-        most = np.maximum(self.most, mean)
-        return type(self)(self.share, self.chance, self.floor, n_unconfirmed, log_wealth, most)
-
-    def freeze(self) -> tuple[list[float], Vector]:
-        """Return numbers and logarithms of wealth for `thaw`."""
-        return [self.n_unconfirmed], np.column_stack((self.log_wealth, self.most))
-
-    def thaw(self, numbers: list[Any], wealth: Vector) -> Self:
-        """Return the tests that `freeze` described; raise ``ValueError`` if there are none."""
-        log_wealth, most = wealth[:, :-1].copy(), wealth[:, -1].copy()
-        _, mean = settle(log_wealth, 0, 0.0)
-        # Another machine may round logarithms otherwise.
-        require((most >= np.maximum(mean - 1e-9, 0.0)).all(), "wealth must have been what it is")
-        return replace(
-            self, n_unconfirmed=as_int(numbers[0], "a count"), log_wealth=log_wealth, most=most
-        )
+    return ThresholdTests(
+        thresholds_for(share),
+        _N_STRICTER,
+        share,
+        floor,
+        -math.log(0.25 * chance),
+        -math.log(0.75 * chance),
+        _N_UNCONFIRMED + 20.0 / floor,
+        MOST_AHEAD,
+        MOST_PLACES,
+    )
 
 
 @lru_cache(maxsize=64)
@@ -276,9 +240,3 @@ def thresholds_for(share: float) -> Vector:
     thresholds = np.maximum(1.0 - shares, 0.0)
     thresholds.flags.writeable = False  # it is kept
     return thresholds
-
-
-def _n_rejected(most: Vector, chance: float) -> int:
-    """Return how many hypotheses of a sequence are rejected, up to the first that is not."""
-    is_rejected = most >= -math.log(chance)
-    return len(most) if is_rejected.all() else int(is_rejected.argmin())

@@ -3,7 +3,7 @@
 import math
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -30,15 +30,17 @@ from streamcal._validation import (
     as_weight,
     check_beside,
     check_choice,
+    check_count,
     check_kept,
     check_label,
     check_within,
 )
-from streamcal._whole import do_all
+from streamcal._whole import Step, do_all, write_to
 from streamcal.calibration.segments import check_fields
 from streamcal.decision.classifier import predict_again
-from streamcal.decision.promises import ErrorBudget, ThresholdTests
+from streamcal.decision.promises import MOST_PLACES, ErrorBudget, begin_tests
 from streamcal.kernels.selection import N_INTERVALS
+from streamcal.kernels.threshold_tests import STAKES, ThresholdTests
 from streamcal.wrappers.checks import check_classifier, check_probabilities
 from streamcal.wrappers.routing import AnyClassifier, Features, Routing, last_step
 from streamcal.wrappers.served import Served
@@ -46,6 +48,7 @@ from streamcal.wrappers.served import Served
 SelectiveMetric = Literal["accuracy", "precision"]
 _METRICS: tuple[SelectiveMetric, ...] = get_args(SelectiveMetric)
 _MOST_SEGMENTS = 10_000
+_PARTS = ("wealth", "gains", "firsts", "has_come")  # of the state of tests
 
 
 class Promise(NamedTuple):
@@ -84,6 +87,9 @@ class Selection:
         The label that is answered; None: ask.
     served : Served
         What the classifier served: the probability of each label.
+    place : int or None
+        With ``confidence``, its place in the order of service, among the samples whose labels must
+        come; None for an answer whose label may never be asked for.
 
     Examples
     --------
@@ -96,6 +102,7 @@ class Selection:
 
     answer: ClfTarget | None
     served: Served
+    place: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content as a dict that JSON keeps exactly, for `from_dict`.
@@ -107,7 +114,7 @@ class Selection:
         """
         labels = list(self.served.calibrated)
         at = None if self.answer is None else labels.index(self.answer)
-        return {"answer": at, "served": self.served.to_dict()}
+        return {"answer": at, "served": self.served.to_dict(), "place": self.place}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Selection":
@@ -122,14 +129,15 @@ class Selection:
         """
         if not isinstance(kept, Mapping):
             raise TypeError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
-        if set(kept) != {"answer", "served"}:
+        if {"place", *kept} != {"answer", "served", "place"}:
             raise ValueError(f"`kept` must be what `to_dict` returned, got {reprlib.repr(kept)}")
         served = Served.from_dict(kept["served"])
-        labels, at = list(served.calibrated), kept["answer"]
-        if at is None:
-            return cls(None, served)
+        labels, at, place = list(served.calibrated), kept["answer"], kept.get("place")
         try:
-            return cls(labels[as_int(at, "answer", 0, len(labels) - 1)], served)
+            place = None if place is None else as_int(place, "place")
+            if at is None:
+                return cls(None, served, place)
+            return cls(labels[as_int(at, "answer", 0, len(labels) - 1)], served, place)
         except ValueError as error:
             raise ValueError(f"`kept` must be what `to_dict` returned: {error}") from None
 
@@ -195,9 +203,16 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     The labels of samples that were asked for teach where the threshold should be. Without
     ``confidence`` they may be left out. With it all of them must come: who labels only the easy
     ones shows nothing. If these are too many, let it learn from samples that are chosen at random,
-    answered or not, and call `predict_one` for the others. How late labels are must not depend on
-    the sample, nor on whether it was answered: if audits come first and the rest a week later, the
-    second promise does not hold.
+    answered or not, and call `predict_one` for the others.
+
+    Labels may be late, in any order, also wrong ones later than right ones: the second promise
+    takes those of `serve_one` in the order in which the samples were served, so one that has not
+    come holds up the others. If 10,000 of these wait for it, or there are 1,000,000 places from its
+    own on, it is taken for lost, and counts as a wrong answer. These numbers, with up to 32 bytes
+    for each, bound the memory of a segment. Three kinds of samples count only when their labels
+    come: those without ``served``, those that a state of before knows nothing of, and, with a
+    ``floor``, answers without `ask_one`. How late their labels are, and which of these never come,
+    must not depend on the sample, nor on whether its answer was wrong.
 
     If many answers, 1,000 + 20 / ``floor``, were given by `serve_one` since the label of one came,
     all samples are asked for, until one comes: without audits of answers nothing can be promised.
@@ -311,15 +326,72 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         """
         key, served = self._segment_of(x), self._serve(x)
         label, confidence = self._likeliest(served.calibrated)
-        answer = self._answer(key, label, confidence)
+        answer, place = self._answer(key, label, confidence), dict[str, int | None]()
         if confidence is not None and self._has_room(key):
             budget, tested = self._record_of(key)
             answered = answer is not None
-            budget = budget.served(confidence, answered=answered)
-            if tested is not None and answered:
-                tested = tested.served()
-            do_all(partial(self._records.__setitem__, key, _Record(budget, tested)))
-        return Selection(answer, served)
+            record = _Record(budget.served(confidence, answered=answered), tested)
+            steps: list[Step] = [partial(self._records.__setitem__, key, record)]
+            if tested is not None:
+                tested.make_room()
+                take = partial(tested.serve, confidence, answered)
+                steps.append(write_to(place, "place", take))
+            do_all(*steps)
+        return Selection(answer, served, place.get("place"))
+
+    def ask_one(
+        self, x: Features, selection: Selection, *, propensity: float | None = None
+    ) -> Selection:
+        """Note that the label of an answer is asked for, and return the selection to keep.
+
+        With a ``floor`` it can't be known when an answer is served whether its label will come. Who
+        says it here, before the label comes, may get the labels of wrong answers later than others.
+
+        Parameters
+        ----------
+        x : dict
+            The features; those of ``segments`` as they were served.
+        selection : Selection
+            What `serve_one` returned for this sample. If it has a place, or no answer, it is
+            returned as it is.
+        propensity : float
+            The probability with which the label is asked for, from ``floor`` to 1, as for
+            `learn_one`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is not as described, or the model does not give such an answer; nothing
+            has changed then.
+
+        Examples
+        --------
+        >>> from streamcal import PrecomputedClassifier
+        >>> model = SelectiveClassifier(PrecomputedClassifier("p"), confidence=0.9, floor=0.1)
+        >>> for i in range(200):
+        ...     model.learn_one({"p": 0.99}, True, propensity=1.0)
+        >>> selection = model.serve_one({"p": 0.99})
+        >>> selection.answer, selection.place
+        (True, None)
+        >>> selection = model.ask_one({"p": 0.99}, selection, propensity=0.2)
+        >>> selection.place
+        200
+        >>> model.learn_one({"p": 0.99}, True, served=selection, propensity=0.2)
+        """
+        key, (_, confidence) = self._segment_of(x), self._check_selection(selection, "selection")
+        answered = selection.answer is not None
+        chance = self._as_propensity(propensity, answered=answered)
+        if not answered or selection.place is not None or confidence is None:
+            return selection
+        record, place = self._record_of(key), dict[str, int]()
+        if record.tested is None or not self._has_room(key):
+            return selection
+        record.tested.make_room()
+        do_all(
+            partial(self._records.__setitem__, key, record),
+            write_to(place, "place", partial(record.tested.ask, confidence, chance)),
+        )
+        return replace(selection, place=place["place"])
 
     def learn_one(
         self,
@@ -339,7 +411,8 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         y : bool, int or str
             The label.
         served : Selection, optional
-            What `serve_one` returned for this sample; by default the decision is made again.
+            What `serve_one` returned for this sample, or `ask_one`; by default the decision is made
+            again.
         propensity : float, optional
             The probability with which this label was asked for, from ``floor`` to 1, if there is a
             ``floor``. It must be given for answers. For a sample that was not answered it is 1.
@@ -365,35 +438,27 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             check_probabilities(probabilities, x)
             label, confidence = self._likeliest(probabilities)
             answered = self._answer(key, label, confidence) is not None
-        elif isinstance(served, Selection):
-            probabilities, answered = served.served.calibrated, served.answer is not None
-            check_probabilities(probabilities)
-            label, confidence = self._likeliest(probabilities)
+        else:
+            label, confidence = self._check_selection(served, "served")
+            answered = served.answer is not None
             if hasattr(self.classifier, "serve_one"):  # else there is more to it than we know
                 kwargs["served"] = served.served
-        else:
-            raise TypeError(f"`served` must be what `serve_one` returned, got {served!r}")
         chance = self._as_propensity(propensity, answered=answered)
         if getattr(last_step(self.classifier), "needs_propensity", False):
             kwargs["propensity"] = chance
-        if served is not None and answered and served.answer != label:
-            raise ValueError(
-                f"`served` must have an answer that this model gives, {label!r}, got"
-                f" {served.answer!r}"
-            )
-        learned = None
+        steps: list[Step] = []
         if confidence is not None and self._has_room(key):
-            learned = self._record_of(key)
-            sample = {"answered": answered, "wrong": bool(y != label)}
-            budget = learned.budget.learned(confidence, **sample, waited=served is not None)
-            tested = learned.tested
+            budget, tested = self._record_of(key)
+            wrong, waited = bool(y != label), served is not None
+            budget = budget.learned(confidence, answered=answered, wrong=wrong, waited=waited)
+            steps.append(partial(self._records.__setitem__, key, _Record(budget, tested)))
             if tested is not None:
-                tested = tested.learned(confidence, **sample, propensity=chance)
-            learned = _Record(budget, tested)
+                tested.make_room()
+                place = None if served is None else served.place
+                steps.append(partial(tested.learn, place, confidence, answered, wrong, chance))
         self._call("learn_one", x, y, **kwargs)
         # Only now, and in one step: if the model raises, nothing is counted.
-        if learned is not None:
-            do_all(partial(self._records.__setitem__, key, learned))
+        do_all(*steps)
 
     def _serve(self, x: Features) -> Served:
         """Return what the classifier serves for a label that comes late."""
@@ -403,6 +468,20 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             return served
         check_probabilities(served, x)
         return Served(dict(served), dict(served))
+
+    def _check_selection(self, given: Any, name: str) -> tuple[ClfTarget | None, float | None]:
+        """Return the label that may be answered, and its probability, as they were served."""
+        if not isinstance(given, Selection):
+            raise TypeError(f"`{name}` must be what `serve_one` returned, got {given!r}")
+        check_count(given.place, f"{name}.place", 0, optional=True)
+        check_probabilities(given.served.calibrated)
+        label, confidence = self._likeliest(given.served.calibrated)
+        if given.answer is not None and given.answer != label:
+            raise ValueError(
+                f"`{name}` must have an answer that this model gives, {label!r}, got"
+                f" {given.answer!r}"
+            )
+        return label, confidence
 
     def _likeliest(
         self, probabilities: Mapping[ClfTarget, float]
@@ -451,7 +530,7 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
         tested = None
         if self.confidence is not None:
             floor = 1.0 if self.floor is None else self.floor
-            tested = ThresholdTests.begin(1.0 - self.target, 1.0 - self.confidence, floor)
+            tested = begin_tests(1.0 - self.target, 1.0 - self.confidence, floor)
         return _Record(ErrorBudget(1.0 - self.target), tested)
 
     def _promise_of(self, record: _Record) -> Promise:
@@ -487,17 +566,17 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
     def _freeze(self) -> tuple[Fields, Arrays]:
         records = self._records.copy()
         budgets = [record.budget.freeze() for record in records.values()]
-        fields = {
+        fields: Fields = {
             "segments": [[pack(value) for value in key] for key in records],
             "budgets": [numbers for numbers, _ in budgets],
         }
         arrays = {"counts": np.array([counts for _, counts in budgets]).reshape(-1, N_INTERVALS)}
-        begun = self._begin().tested
-        if begun is not None:
-            tests = [record.tested.freeze() for record in records.values() if record.tested]
-            fields["tests"] = [numbers for numbers, _ in tests]
-            n_columns = begun.freeze()[1].shape[1]
-            arrays["wealth"] = np.array([each for _, each in tests]).reshape(-1, n_columns)
+        tests = [record.tested.state() for record in records.values() if record.tested is not None]
+        if tests:
+            numbers, *parts = zip(*tests, strict=True)
+            fields["tests"] = list(numbers)
+            fields["n_waiting"] = [len(gains) for gains in parts[1]]
+            arrays |= dict(zip(_PARTS, map(np.concatenate, parts), strict=True))
         return fields, arrays
 
     def _thaw(self, fields: Fields, arrays: Arrays) -> None:
@@ -515,14 +594,34 @@ class SelectiveClassifier(Routing, Stateful, base.Wrapper[Any], base.Classifier)
             _Record(ErrorBudget.thaw(share, as_list(numbers, "a budget", 5), rows.copy()), None)
             for numbers, rows in zip(budgets, counts.reshape(-1, 4, N_INTERVALS), strict=True)
         ]
-        if begun.tested is not None:
-            tests = as_list(fields["tests"], "tests", len(keys))
-            shape = begun.tested.freeze()[1].shape
-            wealth = array_of(arrays, "wealth", len(keys) * shape[0], shape[1])
-            records = [
-                record._replace(tested=begun.tested.thaw(as_list(numbers, "a test", 1), rows))
-                for record, numbers, rows in zip(
-                    records, tests, wealth.reshape(-1, *shape), strict=True
-                )
-            ]
+        if begun.tested is not None and records:
+            records = self._thaw_tests(records, fields, arrays)
         self._records = dict(zip(keys, records, strict=True))
+
+    def _thaw_tests(self, records: list[_Record], fields: Fields, arrays: Arrays) -> list[_Record]:
+        """Return the records with the tests that `_freeze` described."""
+        n = len(records)
+        n_waiting = [
+            as_int(each, "what waits", 0, MOST_PLACES)
+            for each in as_list(fields["n_waiting"], "n_waiting", n)
+        ]
+        ends, total = np.cumsum(n_waiting), sum(n_waiting)
+        wealth = array_of(arrays, "wealth", None, len(STAKES) + 1)
+        gains = array_of(arrays, "gains", total)
+        marks = [array_of(arrays, name, total, dtype=np.uint8) for name in ("firsts", "has_come")]
+        parts: list[list[Any]] = [np.split(part, ends[:-1]) for part in (gains, *marks)]
+        require(len(wealth) % n == 0, "all segments must have all thresholds")
+        thawed = []
+        for record, numbers, *own in zip(
+            records,
+            as_list(fields["tests"], "tests", n),
+            wealth.reshape(n, -1, len(STAKES) + 1),
+            *parts,
+            strict=True,
+        ):
+            tested = self._begin().tested
+            assert tested is not None
+            counts = [as_int(count, "a count") for count in as_list(numbers, "a test", 2)]
+            tested.restore(counts, *own)
+            thawed.append(record._replace(tested=tested))
+        return thawed

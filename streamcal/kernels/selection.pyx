@@ -16,18 +16,11 @@ N_INTERVALS = INTERVALS
 LOWEST, WIDTH = -5.0, 0.25  # log odds: where intervals begin, and their length; the last is at 12
 HALF_LIFE = 5_000.0  # after so many samples a count of an interval is halved
 N_PRIOR = 100.0  # so many labels of an interval count as much as its confidences do
-STAKES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.9)  # in parts of the greatest
-
-cdef enum:
-    N_STAKES = 6
 
 cdef double _lowest = LOWEST, _width = WIDTH, _n_prior = N_PRIOR
 cdef double _decay = 0.5 ** (1.0 / HALF_LIFE)
-cdef double[N_STAKES] _stakes
 cdef double[INTERVALS] _errors  # that a confidence in the middle of each interval says
 cdef int _i
-for _i in range(N_STAKES):
-    _stakes[_i] = STAKES[_i]
 for _i in range(INTERVALS):
     _errors[_i] = 1.0 / (1.0 + exp(_lowest + _width * (_i + 0.5)))
 
@@ -87,28 +80,3 @@ def lowest_place(const double[:, ::1] counts not None, double share):
         elif before <= 0.0:  # the errors are too many for all of it, but not for a part
             place = i + 1 + before / excess
     return place
-
-
-def settle(const double[:, ::1] log_wealth not None, int first, double gain):
-    """Return the wealth after a bet on hypotheses from ``first`` on, and the mean of all stakes.
-
-    Both are logarithms.
-    """
-    cdef int i, j, n = log_wealth.shape[0]
-    cdef double largest, total
-    cdef double[N_STAKES] gains
-    for j in range(N_STAKES):
-        gains[j] = log1p(_stakes[j] * gain)
-    after, means = np.empty((n, N_STAKES)), np.empty(n)
-    cdef double[:, ::1] values = after
-    cdef double[::1] mean = means
-    for i in range(n):
-        largest = -1e308
-        for j in range(N_STAKES):
-            values[i, j] = log_wealth[i, j] + (gains[j] if i >= first else 0.0)
-            largest = fmax(largest, values[i, j])
-        total = 0.0
-        for j in range(N_STAKES):
-            total += exp(values[i, j] - largest)
-        mean[i] = largest + log(total / N_STAKES)
-    return after, means
