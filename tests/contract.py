@@ -487,6 +487,12 @@ class ClassifierContract:
             taught.learn_one({"a": 1.0}, True, w=w)
         assert state(taught) == before
 
+    def test_an_argument_that_nothing_takes_is_refused(self, taught: base.Classifier) -> None:
+        before = state(taught)
+        with pytest.raises(TypeError, match="'serverd'"):
+            taught.learn_one({"a": 1.0}, True, serverd=None)
+        assert state(taught) == before
+
     @pytest.mark.parametrize("y", [None, math.nan, np.float64("nan")])
     def test_a_bad_label_is_refused(self, taught: base.Classifier, y: Any) -> None:
         before = state(taught)

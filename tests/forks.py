@@ -192,8 +192,18 @@ def check_locks() -> None:
     in_child(check)
     done.set()
     thread.join()
-    with hedge._mutex:  # the thread that forks has it, also in the child
+    with hedge._mutex.block():  # the thread that forks has it, also in the child
         in_child(check)
+
+    def check_refused() -> None:
+        try:
+            hedge.learn_one(0.5, 1)
+        except RuntimeError:
+            return
+        raise AssertionError("the child is inside a call, too")
+
+    with hedge._mutex:
+        in_child(check_refused)
     check()
 
 
@@ -203,7 +213,7 @@ def check_needed() -> None:
     The first one holds a lock that the other waits for, as in a commit of a store that a batch of a
     `KeyedCalibrator` is about to read.
     """
-    store, between = Mutex(), Mutex()
+    store, between = Mutex("a store"), Mutex("keys")
     inside, held, begun = threading.Event(), threading.Event(), threading.Event()
     os.register_at_fork(before=begun.set)  # called before that of `no_fork`, which came first
 
@@ -240,7 +250,7 @@ def check_needed() -> None:
 
 def check_held() -> None:
     """Fork in a block of `Store.locked` while a thread inside `no_fork` waits for it."""
-    mutex, inside = Mutex(), threading.Event()
+    mutex, inside = Mutex("a store"), threading.Event()
 
     def learn() -> None:
         with no_fork:
@@ -249,7 +259,7 @@ def check_held() -> None:
                 pass
 
     thread = threading.Thread(target=learn, daemon=True)
-    with mutex:
+    with mutex.block():
         thread.start()
         inside.wait()
         in_child(lambda: mutex.__enter__())

@@ -1,8 +1,8 @@
-"""Exceptions at each point where CPython runs a signal handler, one after the other.
+"""Exceptions, or calls, at each point where CPython runs a signal handler, one after the other.
 
 CPython calls signal handlers in the main thread at the beginning of a function, after a call, and
-at the jump back of a loop. A trace function raises at the k-th of these points within the package,
-and within what it calls of NumPy, so nothing depends on time. In between, no handler runs.
+at the jump back of a loop. A trace function is the handler at the k-th of these points within the
+package, and within what it calls of NumPy, so nothing depends on time. In between, no handler runs.
 """
 
 import dis
@@ -25,11 +25,11 @@ class InterruptionError(Exception):
 
 
 class _Tracer:
-    """Counts the points in the package, and raises an exception at the k-th."""
+    """Counts the points in the package, and calls a handler at the k-th."""
 
-    def __init__(self, k: int | None, error: BaseException) -> None:
+    def __init__(self, k: int | None, handler: Callable[[], Any]) -> None:
         self._k = k
-        self._error = error
+        self._handler = handler
         self._before: dict[FrameType, str] = {}
         self.n_points = 0
         self.begins: list[int] = []  # the first points of calls from outside of the package
@@ -58,7 +58,7 @@ class _Tracer:
     def _pass_point(self) -> None:
         self.n_points += 1
         if self.n_points - 1 == self._k:
-            raise self._error
+            self._handler()
 
 
 def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseException | None:
@@ -67,7 +67,11 @@ def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseExce
     It is ``error``, too, if the call had fewer points than that: how often a file is looked at, for
     example, depends on the time.
     """
-    tracer = _Tracer(k, error)
+
+    def handler() -> None:
+        raise error
+
+    tracer = _Tracer(k, handler)
     try:
         _traced(call, tracer)
     except BaseException as raised:
@@ -75,17 +79,22 @@ def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseExce
     return None if tracer.n_points > k else error
 
 
+def call_inside(call: Callable[[], Any], k: int, handler: Callable[[], Any]) -> Any:
+    """Call a handler at the k-th point of a call, and return what the call returns."""
+    return _traced(call, _Tracer(k, handler))
+
+
 def points_of(call: Callable[[], Any]) -> tuple[int, list[int]]:
     """Make a call; return how many points it has, and which begin a call into the package."""
-    tracer = _Tracer(None, InterruptionError())
+    tracer = _Tracer(None, int)
     _traced(call, tracer)
     return tracer.n_points, tracer.begins
 
 
-def _traced(call: Callable[[], Any], tracer: _Tracer) -> None:
+def _traced(call: Callable[[], Any], tracer: _Tracer) -> Any:
     before = sys.gettrace()
     sys.settrace(tracer.trace)
     try:
-        call()
+        return call()
     finally:
         sys.settrace(before)

@@ -74,7 +74,7 @@ def test_weights_and_arguments_go_where_they_are_taken() -> None:
     plain, rich = Script(), WeightedScript()
     for script, learned in ((plain, ("learn", {}, 3.0)), (rich, ("learn", {}, 3.0, 2.0, None))):
         model = CalibratedRegressor(script, Notes())
-        model.learn_one({}, 3.0, w=2, unknown=1)
+        model.learn_one({}, 3.0, w=2, propensity=1)
         assert script.calls[-1] == learned
         assert taught(model) == [(0.0, 3.0, 2.0)]
     model.learn_one({}, 3.0, t="now", mood="good")
@@ -285,7 +285,7 @@ def test_a_batch_is_predicted_then_learned(library: str) -> None:
         raw.learn_many(X, series(y), w=series(w))
     twins = [CalibratedRegressor(inner.clone()) for _ in range(2)]
     twins[0].learn_many(X, series(y), served=series(y))
-    twins[1].learn_many(X, series(y), w=1, served=np.array(y), unknown=3)
+    twins[1].learn_many(X, series(y), w=1, served=np.array(y), decided=3)
     for twin in twins:
         assert twin.calibrate_one(y[0]) == pytest.approx(y[0])
 

@@ -1,3 +1,4 @@
+import inspect
 import math
 import pickle
 from decimal import Decimal
@@ -29,14 +30,21 @@ from river import (
 
 from streamcal import (
     CalibratedClassifier,
+    CalibratedRegressor,
+    DecisionClassifier,
     HedgedCalibrator,
     IsotonicCalibrator,
     PlattCalibrator,
+    PrecomputedClassifier,
     TemperatureCalibrator,
+    ThresholdClassifier,
     TopLabelCalibrator,
+    VoteClassifier,
 )
-from streamcal._state import decode
+from streamcal._state import Stateful, decode
 from streamcal.calibration.base import Calibrator
+from streamcal.decision import PredictionSetClassifier, SelectiveClassifier
+from streamcal.wrappers.routing import OWN_ARGUMENTS, Routing
 
 
 class Script(base.Classifier):
@@ -204,7 +212,7 @@ def test_weights_and_arguments_go_where_they_are_taken() -> None:
     for script, learned in ((plain, ("learn", {}, True)), (rich, ("learn", {}, True, 2.0, None))):
         script.answer = {False: 0.5, True: 0.5}
         model = CalibratedClassifier(script, Notes())
-        model.learn_one({}, True, w=2, unknown=1)
+        model.learn_one({}, True, w=2, decided=1)
         assert script.calls[-1] == learned
         assert taught(model)[True] == [(0.5, True, 2.0)]
     model.learn_one({}, True, t="now", mood="good")
@@ -213,6 +221,161 @@ def test_weights_and_arguments_go_where_they_are_taken() -> None:
     assert rich.calls[-1] == ("predict", {}, "bad")
     model.predict_one({}, mood="fine")
     assert rich.calls[-1] == ("predict", {}, "fine")
+
+
+# Arguments that nothing takes ---------------------------------------------------------------------
+
+WRAPPERS: list[Any] = [
+    CalibratedClassifier(linear_model.LogisticRegression()),
+    CalibratedClassifier(CalibratedClassifier(scaled(linear_model.LogisticRegression()))),
+    CalibratedClassifier(PrecomputedClassifier("a")),
+    CalibratedRegressor(linear_model.LinearRegression()),
+    DecisionClassifier(CalibratedClassifier(linear_model.LogisticRegression()), "f1"),
+    PredictionSetClassifier(CalibratedClassifier(linear_model.LogisticRegression())),
+    SelectiveClassifier(CalibratedClassifier(linear_model.LogisticRegression()), confidence=0.9),
+    ThresholdClassifier(linear_model.LinearRegression()),
+    VoteClassifier(tree.HoeffdingTreeClassifier()),
+]
+METHODS = (
+    *("learn_one", "learn_group", "predict_one", "predict_proba_one", "predict_set_one"),
+    *("serve_one", "learn_many", "predict_many", "predict_proba_many"),
+)
+
+
+def named_arguments(kind: type) -> set[str]:
+    functions = [getattr(kind, method) for method in METHODS if hasattr(kind, method)]
+    names = {name for function in functions for name in inspect.signature(function).parameters}
+    return names - {"self", "x", "y", "X", "kwargs"}
+
+
+def seen(model: Any) -> bytes:
+    """Return the state, without what it is computed from."""
+    beside = model.to_bytes() if isinstance(model, Stateful) else pickle.dumps(model)
+    return beside + pickle.dumps(model._wrapped_model)
+
+
+def wrapper_kinds() -> set[type]:
+    kinds, left = set[type](), [Routing]
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        if kind.__module__.startswith("streamcal.") and issubclass(kind, base.Wrapper):
+            kinds.add(kind)
+    return kinds
+
+
+def test_what_wrappers_take_is_listed() -> None:
+    assert {type(wrapper) for wrapper in WRAPPERS} == wrapper_kinds()
+    assert set[str]().union(*map(named_arguments, wrapper_kinds())) == OWN_ARGUMENTS
+
+
+@pytest.mark.parametrize("prototype", WRAPPERS, ids=lambda wrapper: type(wrapper).__name__)
+def test_an_argument_that_nothing_takes_is_refused_by_each_method(prototype: Any) -> None:
+    model, x, frame = prototype.clone(), {"a": 0.5}, pd.DataFrame({"a": [0.5, 0.25]})
+    inputs: dict[str, Any] = {
+        "learn_one": (x, 1),
+        "learn_group": ([x, x], [1, 0]),
+        "learn_many": (frame, pd.Series([1, 0])),
+    }
+    of_model = {name for name in METHODS if hasattr(model._wrapped_model, name)}
+    for _ in range(2):
+        before = seen(model)
+        for method in METHODS:
+            arguments = inspect.signature(getattr(model, method, len)).parameters
+            is_many = method.endswith("many")
+            if "kwargs" in arguments and (not is_many or method in of_model):
+                given = inputs.get(method, (frame,) if is_many else (x,))
+                with pytest.raises(TypeError, match="got 'serverd'"):
+                    getattr(model, method)(*given, serverd=1)
+        assert seen(model) == before
+        for y in (1, 0, 1):
+            model.learn_one(x, y)
+
+
+@pytest.mark.parametrize("prototype", WRAPPERS, ids=lambda wrapper: type(wrapper).__name__)
+def test_an_argument_of_another_wrapper_is_ignored(prototype: Any) -> None:
+    """So one loop fits all; and river passes a weight to each."""
+    given = {"w": 1.0, "t": 3.0, "served": None, "decided": None, "propensity": None}
+    assert given.keys() == OWN_ARGUMENTS
+    model, alone = prototype.clone(), prototype.clone()
+    for i in range(20):
+        x, y = {"a": i % 3 / 3}, i % 2 == 0
+        model.learn_one(x, y, **given)
+        alone.learn_one(x, y)
+        assert model.predict_one(x, **given) == alone.predict_one(x)
+
+
+def test_the_error_says_what_is_taken() -> None:
+    model = CalibratedClassifier(WeightedScript())
+    with pytest.raises(TypeError) as error:
+        model.learn_one({}, True, serverd={})
+    assert str(error.value) == (
+        "arguments of CalibratedClassifier must be among ['mood', 'propensity', 'served', 't',"
+        " 'w'], which it or the model takes, got 'serverd'; did you mean 'served'?"
+    )
+
+
+class AnyScript(Script):
+    """Takes any arguments to learn."""
+
+    def learn_one(self, x: dict[str, Any], y: Any, **kwargs: Any) -> None:
+        self.calls.append(("learn", dict(x), y, kwargs))
+
+
+def test_a_model_may_take_any_argument() -> None:
+    script = AnyScript()
+    script.answer = {False: 0.5, True: 0.5}
+    model = CalibratedClassifier(script)
+    model.predict_proba_one({}, mood="good")
+    model.learn_one({}, True, mood="good")
+    assert script.calls[-1] == ("learn", {}, True, {"mood": "good", "w": 1.0})
+
+
+def test_streams_bring_arguments_for_all_methods() -> None:
+    """river passes those of a sample to predict and to learn, and the weight to learn."""
+    script = WeightedScript()
+    script.answer = {False: 0.5, True: 0.5}
+    samples: list[Any] = [({}, i % 2 == 0, {"mood": "good", "t": i, "w": 2.0}) for i in range(4)]
+    for model in (
+        CalibratedClassifier(script, Notes()),
+        CalibratedClassifier(CalibratedClassifier(script, Notes()), Notes()),
+        compose.Pipeline(preprocessing.StandardScaler(), CalibratedClassifier(script, Notes())),
+    ):
+        evaluate.progressive_val_score(
+            [(*s[:2], dict(s[2])) for s in samples], model, metrics.ROCAUC()
+        )
+        assert script.calls[-1] == ("learn", {}, False, 2.0, 3)
+        assert script.calls[-2] == ("predict", {}, "good")
+
+
+class ByUser(base.Transformer):
+    """Takes an argument that models do not."""
+
+    def __init__(self) -> None:
+        self.users: list[Any] = []
+
+    def learn_one(self, x: Any, user: Any = None) -> None:
+        self.users.append(user)
+
+    def transform_one(self, x: Any, user: Any = None) -> Any:
+        return {**x, "user": user == "ann"}
+
+
+def test_a_pipeline_brings_what_is_for_other_steps() -> None:
+    """It passes all arguments to a step that takes any, as a wrapper does for its model."""
+    by_user = ByUser()
+    outside = by_user | CalibratedClassifier(linear_model.LogisticRegression())
+    inside = CalibratedClassifier(ByUser() | linear_model.LogisticRegression())
+    for model in (outside, inside):
+        for i in range(4):
+            model.predict_proba_one({"a": 1.0}, user="ann")
+            model.learn_one({"a": 1.0}, i % 2 == 0, user="ann")
+    assert by_user.users == ["ann"] * 4
+    outside.learn_one({"a": 1.0}, True, typo=1)  # as for any other model in a pipeline
+    with pytest.raises(TypeError, match=r"among \['propensity', .*'user', 'w'\].* got 'typo'"):
+        inside.learn_one({"a": 1.0}, True, typo=1)
+    with pytest.raises(TypeError, match="got 'typo'"):
+        multiclass.OneVsRestClassifier(inside).learn_one({"a": 1.0}, True, typo=1)
 
 
 @pytest.mark.parametrize(
@@ -676,7 +839,7 @@ def test_weights_of_a_batch_reach_the_model_and_the_calibrator(make: tuple[Any, 
                 X, y, **({} if isinstance(inner, Unweighted) else {"w": series(weights)})
             )
             models[0].learn_many(X, y, series(weights))
-            models[1].learn_many(X, y, w=weights, unknown=3)
+            models[1].learn_many(X, y, w=weights, decided=3)
             models[2].learn_many(X, y, w=2)
         for model in models[:2]:
             assert model.calibrators[True].predict_one(0.3) == calibrator.predict_one(0.3)

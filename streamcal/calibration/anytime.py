@@ -186,13 +186,11 @@ class AnytimeCalibrator(Locked, Calibrator):
         samples = self._samples
         if isinstance(samples, SampleRing):
             with self._mutex:
-                self._mutex.check_outermost()
                 samples.add_one(score, y, w)
                 self._solve_if_due()
             return
-        seconds, kind = self._read_time(t)
         with self._mutex:
-            self._mutex.check_outermost()
+            seconds, kind = self._read_time(t)
             add = samples.adding(np.array([[score, y, w]]), np.array([seconds]))
             do_all(add, *self._kind_steps(kind))
             self._solve_if_due()
@@ -263,11 +261,15 @@ class AnytimeCalibrator(Locked, Calibrator):
         """
         if not len(self._samples):
             raise ValueError("`solve` needs at least one learned sample, got none")
-        settings = self._loss, self.interpolation, self.tol, self.deadline
         with self._mutex:
-            self._solve_at = self._samples.n_learned + self._count_to_next_solve()
-            self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
+            self._solve()
             return self.staircase()
+
+    def _solve(self) -> None:
+        """Do what `solve` does; the lock is held."""
+        settings = self._loss, self.interpolation, self.tol, self.deadline
+        self._solve_at = self._samples.n_learned + self._count_to_next_solve()
+        self._serve_map(_solve_window(*settings, self._samples.rows, self._staircase))
 
     def _describe(self) -> Description:
         stairs = self._staircase
@@ -347,7 +349,6 @@ class AnytimeCalibrator(Locked, Calibrator):
         predictions = np.empty(len(x) if predict else 0)
         begin = 0
         with self._mutex:
-            self._mutex.check_outermost()
             while begin < len(x):
                 n = min(len(x) - begin, max(self._due, 1))
                 part = slice(begin, begin + n)
@@ -369,7 +370,7 @@ class AnytimeCalibrator(Locked, Calibrator):
         if worker is None:
             if self._due <= 0:
                 try:
-                    self.solve()
+                    self._solve()
                 except (ValueError, ArithmeticError, MemoryError) as error:
                     _warn_of_failure(error)
             return

@@ -142,11 +142,15 @@ class AuditedCalibrator(TwoMaps):
         """
         p, given = as_probability(score), self._given_x(x)
         with self._mutex:
-            alike, of_alike = self._alike.serve_one(p, **given)
-            corrected, of_corrected = self._corrected.serve_one(self._checked(alike), **given)
-            weighted, of_weighted = self._weighted.serve_one(p, **given)
-            answers = self._checked(corrected), self._checked(weighted)
-            return self._served(p, alike, answers, of_alike, of_corrected, of_weighted)
+            return self._serve(p, given)
+
+    def _serve(self, p: float, given: dict[str, Any]) -> Prediction:
+        """Do what `serve_one` does, after checks; the lock is held."""
+        alike, of_alike = self._alike.serve_one(p, **given)
+        corrected, of_corrected = self._corrected.serve_one(self._checked(alike), **given)
+        weighted, of_weighted = self._weighted.serve_one(p, **given)
+        answers = self._checked(corrected), self._checked(weighted)
+        return self._served(p, alike, answers, of_alike, of_corrected, of_weighted)
 
     def learn_one(
         self,
@@ -315,12 +319,13 @@ class AuditedCalibrator(TwoMaps):
             given = {"x": contexts.x, "tickets": contexts.ticket, "t": contexts.t}
             learn = partial(self.learn_group, propensity=contexts.propensity, **given)
             return [partial(learn, scores, y, w)]
-        return self._steps_of_group(scores, y, w, contexts)
+        with self._mutex:
+            return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
-        """Return what learns rows that share an outcome."""
+        """Return what learns rows that share an outcome; the lock is held."""
         vector, labels, _ = self._check_samples(scores, y, None)
         rows = [*contexts.rows(len(vector), fields=bool(self.fields))]
         weight, scores_of = as_weight(w), vector.tolist()
@@ -332,7 +337,7 @@ class AuditedCalibrator(TwoMaps):
         # All rows are predicted before any of them is learned.
         served = [
             self._read_ticket(
-                self.serve_one(p, **self._given_x(c.x)).ticket if c.ticket is None else c.ticket
+                self._serve(p, self._given_x(c.x)).ticket if c.ticket is None else c.ticket
             )
             for p, c in zip(scores_of, rows, strict=True)
         ]

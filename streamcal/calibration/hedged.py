@@ -15,7 +15,6 @@ The weights depend on the predictions that were *served*. When a label is delaye
 prediction differs from the served one: a `Ticket` keeps what was served until the label arrives.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -265,9 +264,8 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
         copy_parts = partial(super()._copy_state, memo)
-        with self._mutex:
-            learned, state = self._kernel.state(copy_parts)
-            return {**state, "_learned": (learned, self._mixture.delay)}
+        learned, state = self._kernel.state(copy_parts)
+        return {**state, "_learned": (learned, self._mixture.delay)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         learned, delay = state.pop("_learned")
@@ -478,12 +476,18 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if not self._held:
             return self
         with self._mutex:
-            now = self._mixture.n_samples, len(self._held)
-            if self._closed is None or self._closed[:2] != now:
-                closed = copy.deepcopy(self)
-                closed._close_burst()
-                self._closed = *now, closed
-            return self._closed[2]
+            return self._find_closed()
+
+    def _find_closed(self) -> Self:
+        """Do what `_without_burst` does; the lock is held."""
+        if not self._held:
+            return self
+        now = self._mixture.n_samples, len(self._held)
+        if self._closed is None or self._closed[:2] != now:
+            closed = self._copy({})
+            closed._close_burst()
+            self._closed = *now, closed
+        return self._closed[2]
 
     # One sample -----------------------------------------------------------------------------------
 
@@ -663,12 +667,13 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if type(self).learn_group is not HedgedCalibrator.learn_group:
             given: dict[str, Any] = {"t": contexts.t} if self.needs_time else {}
             return (partial(self.learn_group, scores, y, w, tickets=contexts.ticket, **given),)
-        return self._steps_of_group(scores, y, w, contexts)
+        with self._mutex:
+            return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
-        """Return what learns rows that share an outcome."""
+        """Return what learns rows that share an outcome; the lock is held."""
         vector, of_rows, _ = self._check_samples(scores, y, None)
         # Own copies, checked again: another thread may write to the arrays.
         rows = [as_probability(p) for p in vector.tolist()]
@@ -681,7 +686,7 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
         if n_rows < 2:  # learned as any other sample
             return self._learn_steps(rows[0], labels[0], weight, given[0])
         part = as_weight(weight / n_rows)
-        closed, plan = self._without_burst(), self._plan_to_close(moment.kind)
+        closed, plan = self._find_closed(), self._plan_to_close(moment.kind)
         group = []
         for p, label, context in zip(rows, labels, given, strict=True):
             ticket = closed.serve_one(p).ticket if context.ticket is None else context.ticket
@@ -758,10 +763,10 @@ class HedgedCalibrator(Locked, ProbabilityCalibrator):
                 if self._kind is None:
                     return self._kernel.predict_learn(p, y, w)
                 return self._kernel.predict_learn(p, y, w, (t, maker_of(self._kind)))
-            value = self.predict_one(p)
-            make_time = maker_of(self._kind)
-            self.learn_one(p, y, w, t=None if make_time is None else make_time(t))
-            return value
+        value = self.predict_one(p)
+        make_time = maker_of(self._kind)
+        self.learn_one(p, y, w, t=None if make_time is None else make_time(t))
+        return value
 
     def _batch_steps(
         self,

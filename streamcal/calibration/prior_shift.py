@@ -430,12 +430,13 @@ class PriorShiftCalibrator(TwoMaps):
         if type(self).learn_group is not PriorShiftCalibrator.learn_group:
             given = {"x": contexts.x, "tickets": contexts.ticket, "t": contexts.t}
             return [partial(self.learn_group, scores, y, w, **given)]
-        return self._steps_of_group(scores, y, w, contexts)
+        with self._mutex:
+            return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> Sequence[Step]:
-        """Return what learns rows that share an outcome."""
+        """Return what learns rows that share an outcome; the lock is held."""
         vector, labels, _ = self._check_samples(scores, y, None)
         rows = [*contexts.rows(len(vector), fields=bool(self.fields))]
         weight, samples = as_weight(w), [*zip(vector.tolist(), labels.tolist(), strict=True)]
@@ -476,10 +477,9 @@ class PriorShiftCalibrator(TwoMaps):
             "`export` can't follow a PriorShiftCalibrator, whose map changes with each score"
         )
 
-    def _freeze(self) -> tuple[Fields, Arrays]:
-        with self._mutex:
-            fields, arrays = super()._freeze()
-            shares = self._shares
+    def _freeze_parts(self) -> tuple[Fields, Arrays]:
+        fields, arrays = super()._freeze_parts()
+        shares = self._shares
         of_shares = {"n_labels": shares.n_labels, "base": shares.base}
         known = {"counts": shares.counts, "of_bins": shares.of_bins, "weights": shares.weights}
         return {**fields, "shares": of_shares}, {**arrays, **prefixed("shares", known)}

@@ -230,7 +230,7 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """Return what a notebook shows."""
         with self._mutex:
             facts = {"samples": self.n_samples, "terms": self.n_terms, "evicted": self.n_evicted}
-            return card(self, facts, weights=self.weights, inside=[self._base._repr_html_()])
+            return card(self, facts, weights=self._weights(), inside=[self._base._repr_html_()])
 
     def _shape(self) -> NoReturn:
         raise TypeError(
@@ -262,7 +262,10 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
     def weights(self) -> dict[str, float]:
         """The weights of the base calibrator and of the four corrected models; they sum to 1."""
         with self._mutex:
-            return dict(zip(_MODELS, self._mixture.weights, strict=True))
+            return self._weights()
+
+    def _weights(self) -> dict[str, float]:
+        return dict(zip(_MODELS, self._mixture.weights, strict=True))
 
     # One sample -----------------------------------------------------------------------------------
 
@@ -299,13 +302,17 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         """
         p, hashes = as_probability(score), self._terms.read(self._values(x))
         with self._mutex:
-            base, ticket = self._base.serve_one(p)
-            self._check_base(base)
-            answers = self._terms.answers(hashes, base)
-            n_samples, kernel = self._mixture.n_samples, self._mixture.kernel
-            rows = np.asarray(kernel.rows()) @ answers
-            of_models = n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
-            served = self._terms.mixture(kernel) if n_samples else base
+            return self._serve(p, hashes)
+
+    def _serve(self, p: float, hashes: Any) -> Prediction:
+        """Do what `serve_one` does, after checks; the lock is held."""
+        base, ticket = self._base.serve_one(p)
+        self._check_base(base)
+        answers = self._terms.answers(hashes, base)
+        n_samples, kernel = self._mixture.n_samples, self._mixture.kernel
+        rows = np.asarray(kernel.rows()) @ answers
+        of_models = n_samples, (*answers, *rows.clip(0.0, 1.0).tolist())
+        served = self._terms.mixture(kernel) if n_samples else base
         return Prediction(served, Ticket((ticket and tuple(ticket), of_models)))
 
     def learn_one(
@@ -497,12 +504,13 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
             given = {"x": contexts.x, "tickets": contexts.ticket}
             given |= {"t": contexts.t} if self.needs_time else {}
             return [partial(self.learn_group, scores, y, w, **given)]
-        return self._steps_of_group(scores, y, w, contexts)
+        with self._mutex:
+            return self._steps_of_group(scores, y, w, contexts)
 
     def _steps_of_group(
         self, scores: ArrayLike, y: ArrayLike, w: float, contexts: Contexts
     ) -> list[Step]:
-        """Return what learns rows that share an outcome."""
+        """Return what learns rows that share an outcome; the lock is held."""
         vector, labels, _ = self._check_samples(scores, y, None)
         n_rows, weight = len(vector), as_weight(w)
         rows = [*contexts.rows(n_rows, fields=True)]
@@ -516,8 +524,8 @@ class SegmentCalibrator(Locked, ProbabilityCalibrator):
         hashes = [self._terms.read(x) for x in contexts.x]
         # All rows are predicted before any of them is learned.
         known = [
-            self._read_ticket(self.serve_one(p, c.x).ticket if c.ticket is None else c.ticket)
-            for (p, _), c in zip(samples, rows, strict=True)
+            self._read_ticket(self._serve(p, of_row).ticket if c.ticket is None else c.ticket)
+            for (p, _), of_row, c in zip(samples, hashes, rows, strict=True)
         ]
         of_base, of_models = zip(*known, strict=True)
         bases = [self._predict_base(p) for p, _ in samples]

@@ -77,7 +77,7 @@ class OneAtATime:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._mutex = Mutex()
+        self._mutex = Mutex("a snapshot")
 
     def __call__(self, *given: Any) -> Any:
         """Return the result of the function."""

@@ -73,7 +73,10 @@ class TwoMaps(Locked, ProbabilityCalibrator):
     def weights(self) -> dict[str, float]:
         """The weights of the two maps; they sum to 1."""
         with self._mutex:
-            return dict(zip(self._map_names, self._mixture.weights, strict=True))
+            return self._weights()
+
+    def _weights(self) -> dict[str, float]:
+        return dict(zip(self._map_names, self._mixture.weights, strict=True))
 
     # What is predicted ----------------------------------------------------------------------------
 
@@ -141,7 +144,9 @@ class TwoMaps(Locked, ProbabilityCalibrator):
             return super()._repr_html_()
         with self._mutex:  # there is no map of scores alone
             facts = {"samples": self.n_samples, **self._facts()}
-            return card(self, facts, weights=self.weights, inside=[self._clones[0]._repr_html_()])
+            return card(
+                self, facts, weights=self._weights(), inside=[self._clones[0]._repr_html_()]
+            )
 
     def _weights_shown(self) -> dict[str, float]:
         return self.weights
@@ -154,9 +159,13 @@ class TwoMaps(Locked, ProbabilityCalibrator):
 
     def _freeze(self) -> tuple[Fields, Arrays]:
         with self._mutex:
-            of_mixture, arrays, _ = self._mixture.freeze()
-            clones = zip(self._clone_names, self._clones, strict=True)
-            own = {name: nested(clone) for name, clone in clones}
+            return self._freeze_parts()
+
+    def _freeze_parts(self) -> tuple[Fields, Arrays]:
+        """Return the state; the lock is held."""
+        of_mixture, arrays, _ = self._mixture.freeze()
+        clones = zip(self._clone_names, self._clones, strict=True)
+        own = {name: nested(clone) for name, clone in clones}
         fields = {"mixture": of_mixture, **self._freeze_kind()}
         return fields, {**prefixed("mixture", arrays), **own}
 

@@ -263,6 +263,7 @@ class DecisionClassifier(
             decision counts once, for any weight.
         """
         self._check_label(y)
+        self._check_arguments(kwargs)
         moment = moment_of(self, x, t, self.time)
         if t is not None and self._takes_time:
             kwargs["t"] = t

@@ -306,6 +306,7 @@ class PredictionSetClassifier(Routing, Stateful, base.Wrapper[Any], base.Classif
             probabilities, or ``decided`` is no collection of labels. Nothing has been learned then.
         """
         check_label(y)
+        self._check_arguments(kwargs)
         found = self._memory.find(x)
         raw: Mapping[ClfTarget, float] = {}
         size: int | None = None

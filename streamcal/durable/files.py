@@ -45,7 +45,7 @@ _BESIDE_LOCK = {"": (), LOG: (), "-journal": _JOURNAL}
 _ENDINGS = tuple(first + rest for first in ("", _LOCK, PARTIAL) for rest in ("", *BESIDE))[1:]
 
 _open_databases: "weakref.WeakSet[OpenDatabase]" = weakref.WeakSet()
-_opening = Mutex()  # held while the beginning of a file is read
+_opening = Mutex("a file")  # held while the beginning of a file is read
 
 
 class OpenDatabase(Connection):
@@ -55,7 +55,7 @@ class OpenDatabase(Connection):
 
     def announce(self, path: Path) -> None:
         """Note which file is open; it must come before the first statement takes a lock."""
-        with _opening:
+        with _opening.block():
             self.file = _device_and_inode(path)
             _open_databases.add(self)
 
@@ -80,7 +80,7 @@ def _read_head(path: Path, database: Path) -> bytes | None:
 
     None if this process has the database open: then it is a store, and so are these files.
     """
-    with _opening:
+    with _opening.block():
         file = _device_and_inode(database)
         if file is not None and any(other.file == file for other in _open_databases):
             return None

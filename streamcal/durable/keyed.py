@@ -282,8 +282,8 @@ class KeyedCalibrator(Locked):
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
         with self._mutex:
+            given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
             calibrator = self._find_or_make(key)
             if ticket is not None and calibrator.makes_tickets:
                 given["ticket"] = ticket
@@ -319,8 +319,8 @@ class KeyedCalibrator(Locked):
         ValueError, TypeError
             As the calibrator's own; nothing is learned, and no key is added.
         """
-        given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
         with self._mutex:
+            given = self._check_x(x) | self._check_t(t) | self._check_propensity(propensity)
             calibrator = self._find_or_make(key)
             unused = self._cache.unused(1)
             try:
@@ -669,7 +669,7 @@ class KeyedCalibrator(Locked):
         2
         >>> folder.cleanup()
         """
-        return self._mutex
+        return self._mutex.block()
 
     def save(self, offset: int | None = None) -> None:
         """Write what has been learned and the offset to the store, in one transaction.
@@ -685,8 +685,9 @@ class KeyedCalibrator(Locked):
         if self.store is None:
             raise ValueError("`store` must be given to save to, got None")
         with self._mutex, self.store.locked():
-            self.store.save(self.states(), offset, forget=self.forgotten())
-            self.saved()
+            states, forgotten = self._cache.unsaved_states(), self._cache.forgotten()
+            self.store.save(states, offset, forget=forgotten)
+            self._cache.saved()
 
     def __repr__(self) -> str:
         stored = "" if self.store is None else f", store={self.store!r}"

@@ -163,7 +163,7 @@ class Store:
         self.path = Path(path)
         self.read_only = read_only
         self._connection = StoreConnection(self.path, read_only)
-        self._mutex = Mutex()
+        self._mutex = Mutex("Store")
         self._head = Head()
         self._pending: bytes | None = None  # digest of a head that an interrupted save may have set
         self._version = 0
@@ -241,6 +241,13 @@ class Store:
             with self._reading():
                 pass
 
+    def _settle_to_save(self) -> None:
+        """Do what `_settle` does; the lock is held."""
+        if self._pending is not None and self._moment is None:
+            of_files, of_content = errors_of_files(self.path, "read"), errors_of_content(self.path)
+            with of_files, of_content, self._at_this_moment(False):
+                pass
+
     @contextlib.contextmanager
     def _reading(self, accept: bool = False) -> Iterator[tuple[Connection, Head]]:
         """Give the database as it is at one moment, and the head of that moment.
@@ -304,15 +311,14 @@ class Store:
     @contextlib.contextmanager
     def one_moment(self) -> Iterator[None]:
         """Do what `reading` does, also for a writer, which must not save meanwhile."""
-        with self._mutex:
+        with self._mutex.block(), contextlib.ExitStack() as stack:
             if self._moment is not None:
                 yield
                 return
             try:
-                with contextlib.ExitStack() as stack:
-                    with errors_of_files(self.path, "read"), errors_of_content(self.path):
-                        self._moment = stack.enter_context(self._at_this_moment(False))
-                    yield
+                with self._mutex, errors_of_files(self.path, "read"), errors_of_content(self.path):
+                    self._moment = stack.enter_context(self._at_this_moment(False))
+                yield
             finally:  # not in the stack, whose end may be interrupted
                 self._moment = None
 
@@ -530,21 +536,24 @@ class Store:
                 "`states` must be a mapping of keys to learners, such as {'all': calibrator}, got"
                 f" {shown(states)}"
             )
+        # Code of the caller, which may read from this store.
+        changes = {
+            **dict.fromkeys(forget),
+            **{key: _as_bytes(key, state) for key, state in states.items()},
+        }
         with self._mutex:
-            self._settle()
+            self._settle_to_save()
             head = self._head._replace(
                 offset=self._head.offset if offset is None else _as_offset(offset),
                 notes=self._head.notes if notes is None else dict(notes),
                 n_saves=self._head.n_saves + 1,
             )
-            changed = {key: _as_bytes(key, state) for key, state in states.items()}
             with errors_of_files(self.path, "written"), self._connection.writing() as database:
                 if not has_head(database, self._head):
                     raise StoreError(
                         f"{self.path} can't be written: another process has written to it since"
                         " it was read here"
                     )
-                changes = {**dict.fromkeys(forget), **changed}
                 with errors_of_content(self.path):
                     head, rows = prepare_rows(database, head, changes)
                 text, digest = head.encode()
@@ -559,7 +568,7 @@ class Store:
 
     def locked(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context manager inside which other threads wait to read or save."""
-        return self._mutex
+        return self._mutex.block()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy what was last saved to another file, while learning goes on.

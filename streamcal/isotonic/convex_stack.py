@@ -88,9 +88,8 @@ class ConvexBlocks(Locked):
         return len(self._fit()) if self._size else 0
 
     def _copy_state(self, memo: dict[int, Any]) -> dict[str, Any]:
-        with self._mutex:
-            samples = self._samples[:, : self._size].copy()
-            return {**super()._copy_state(memo), "_samples": samples, "_stairs": None}
+        samples = self._samples[:, : self._size].copy()
+        return {**super()._copy_state(memo), "_samples": samples, "_stairs": None}
 
     def freeze(self) -> tuple[Fields, Arrays]:
         """Return the state: fields, and arrays by name."""

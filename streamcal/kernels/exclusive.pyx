@@ -94,10 +94,12 @@ cdef class Shared:
             self.lock.release()
 
 
-_CALLED_INSIDE = (
-    "an object must not be called while the same thread is inside one of its calls, for"
-    " example in a signal handler or by its own calibrators, features or labels"
-)
+cdef str called_inside(str name):
+    """Return what to say to who calls an object in the middle of one of its calls."""
+    return (
+        f"{name} must not be called while the same thread is inside one of its calls, for"
+        " example in a signal handler or by its own calibrators, features or labels"
+    )
 
 
 cdef class Exclusive(Shared):
@@ -107,7 +109,7 @@ cdef class Exclusive(Shared):
         """Acquire the lock; raise if this thread has it already."""
         cdef unsigned long thread = PyThread_get_thread_ident()
         if self.owner == thread:
-            raise RuntimeError(_CALLED_INSIDE)
+            raise RuntimeError(called_inside("an object"))
         self.lock.acquire()
         self.owner = thread
         return 0
@@ -128,28 +130,47 @@ cdef dict waiting = {}  # the mutex that a thread waits for, by thread
 
 @cython.final
 cdef class Mutex(Shared):
-    """A lock for objects of several parts, which a thread may acquire again.
+    """A lock for the calls of objects of several parts, and for blocks of calls.
+
+    A thread that is inside a call can't begin another: it would find parts that are not of one
+    instant, or change them, and the first call would go on with what it has read before. A thread
+    that has the lock for a `Block` may begin calls, one after the other, and further blocks.
 
     Signal handlers run while a thread waits for it. In a forked process it is free, unless the
     thread that forked has it.
 
+    Parameters
+    ----------
+    name : str
+        What the error calls the object: its class.
+
     Examples
     --------
-    >>> mutex = Mutex()
-    >>> with mutex, mutex as acquired:
+    >>> mutex = Mutex("Sums")
+    >>> with mutex.block(), mutex.block() as acquired, mutex:
     ...     acquired
     True
+    >>> with mutex, mutex:
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Sums must not be called while the same thread is inside one of its calls, ...
     """
 
     cdef object reentrant
+    cdef str name
     cdef unsigned long owner  # the thread that has it, 0 if none
     cdef Py_ssize_t depth  # how often that has acquired it
+    cdef bint is_inside  # whether that is inside a call
 
-    def __cinit__(self):
-        self.reentrant = RLock()
+    def __cinit__(self, str name):
+        self.reentrant, self.name = RLock(), name
 
-    def __enter__(self):
+    cdef int acquire(self) except -1:
+        """Acquire the lock; raise if this thread is inside a call."""
         cdef unsigned long thread = PyThread_get_thread_ident()
+        if self.is_inside and self.owner == thread:
+            raise RuntimeError(called_inside(self.name))
         if not self.reentrant.acquire(False):
             outer = waiting.get(thread)  # a signal handler waits inside of another wait
             waiting[thread] = self
@@ -162,25 +183,51 @@ cdef class Mutex(Shared):
                     waiting[thread] = outer
         self.owner = thread
         self.depth += 1
-        return True
+        return 0
 
-    def __exit__(self, kind, error, traceback):
+    cdef int release(self) except -1:
         self.depth -= 1
         if self.depth == 0:
             self.owner = 0
         self.reentrant.release()
+        return 0
 
-    def check_outermost(self):
-        """Raise if the thread that has it had it before: what it was changing is not whole."""
-        if self.depth > 1:
-            raise RuntimeError(_CALLED_INSIDE)
+    def __enter__(self):
+        self.acquire()
+        self.is_inside = True
+        return True
+
+    def __exit__(self, kind, error, traceback):
+        self.is_inside = False
+        self.release()
+
+    def block(self):
+        """Return a context in which this thread may make calls, and other threads wait."""
+        return Block(self)
 
     cdef void renew(self) noexcept:
         if self.reentrant is None:  # it is being made
             return
         if self.owner != PyThread_get_thread_ident():
-            self.owner = self.depth = 0
+            self.owner = self.depth = self.is_inside = 0
             self.reentrant._at_fork_reinit()
+
+
+@cython.final
+cdef class Block:
+    """A context of calls of one thread, see `Mutex`."""
+
+    cdef Mutex mutex
+
+    def __cinit__(self, Mutex mutex):
+        self.mutex = mutex
+
+    def __enter__(self):
+        self.mutex.acquire()
+        return True
+
+    def __exit__(self, kind, error, traceback):
+        self.mutex.release()
 
 
 cdef bint waits_for(unsigned long thread, unsigned long other) except -1:

@@ -256,6 +256,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
             a finite score are left out. In all cases nothing is learned.
         """
         w = as_weight(w)
+        given = self._route("learn_one", {**kwargs, "w": w}) if kwargs or w != 1.0 else kwargs
         order = self._order.including(y)
         moment = moment_of(self, x, t, self.time)
         if t is not None and self._takes_time:
@@ -276,9 +277,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
         changes |= {"_n_samples": self._n_samples + 1, "_now": now, "_kind": moment.kind}
         steps += repeat(self._samples.popleft, n_old)
         steps += partial(self._samples.append, sample), partial(vars(self).update, changes)
-        if kwargs or w != 1.0:
-            kwargs = self._route("learn_one", {**kwargs, "w": w})
-        self.regressor.learn_one(x, order.target(y), **kwargs)
+        self.regressor.learn_one(x, order.target(y), **given)
         do_all(*steps)
 
     def predict_one(self, x: Features, **kwargs: Any) -> ClfTarget | None:
@@ -290,6 +289,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
             If the regressor predicts a value that is not finite.
         """
         if self._score_model is None:
+            self._check_arguments(kwargs)
             return self._samples[-1][1] if self._samples else None
         return self._order.labels[self._score_model.predict_one(self._score(x, kwargs))]
 
@@ -302,6 +302,7 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
             If the regressor predicts a value that is not finite.
         """
         if self._score_model is None:
+            self._check_arguments(kwargs)
             return {self._samples[-1][1]: 1.0} if self._samples else {}
         probabilities = self._score_model.predict_proba_one(self._score(x, kwargs))
         return dict(zip(self._order.labels, probabilities, strict=True))

@@ -79,7 +79,7 @@ class Source:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._build, self._stamp, self._clock = build, stamp, clock
-        self._mutex = Mutex()
+        self._mutex = Mutex(type(self).__name__)
         self._report: Report | None = None
         self._report_stamp: Hashable = None
         self._error: OSError | ValueError | None = None  # of the last attempt

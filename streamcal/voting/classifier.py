@@ -131,7 +131,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
             finite; nothing is learned.
         """
         check_label(y)
-        w = as_weight(w)
+        w, given = as_weight(w), self._route("learn_one", kwargs)
         regresses = isinstance(self.model, _river_classes().rules)
         if regresses and y not in (False, True):
             raise ValueError(f"`y` must be False or True for rules, got {y!r}")
@@ -146,7 +146,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
         steps.append(partial(vars(self).update, _calibrators=calibrators, _labels=labels))
 
         target = float(y) if regresses else y
-        self.model.learn_one(x, target, **self._route("learn_one", kwargs))
+        self.model.learn_one(x, target, **given)
         for cover in _covers(self.model, x):
             steps += _steps_of_votes(cover, labels, y, w)
         do_all(*steps)
@@ -172,6 +172,7 @@ class VoteClassifier(Routing, base.Wrapper[Any], base.Classifier):
 
     def predict_proba_one(self, x: Features, **kwargs: Any) -> dict[ClfTarget, float]:
         """Return calibrated probabilities of the labels so far; empty before learning."""
+        self._check_arguments(kwargs)
         scores = self.votes_one(x)
         values = {
             label: self._calibrators[label].predict_one(score)

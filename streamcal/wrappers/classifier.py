@@ -358,7 +358,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         propensity : float, optional
             The probability with which this label was asked for, for an `AuditedCalibrator`.
         **kwargs
-            For the model, if its ``learn_one`` accepts them.
+            For the model, if its ``learn_one`` takes them; an unknown name is an error.
 
         Raises
         ------
@@ -373,6 +373,8 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         if type(y) is not bool:
             check_label(y)
         w = 1.0 if type(w) is float and w == 1.0 else as_weight(w)
+        if kwargs:
+            self._check_arguments(kwargs)
         if t is not None and self._takes_time:
             kwargs["t"] = t
         if needs_time := self._strategy.needs_time:
@@ -450,7 +452,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         propensity : float, optional
             The probability with which the labels of all rows were asked for, as there.
         **kwargs
-            For the model, if its ``learn_one`` accepts them.
+            For the model, if its ``learn_one`` takes them; an unknown name is an error.
 
         Raises
         ------
@@ -486,6 +488,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
             check_label(label)
         w = as_weight(w)
         as_weight(w / max(len(X), 1))
+        self._check_arguments(kwargs)
         if t is not None and self._takes_time:
             kwargs["t"] = t
         if (needs_time := self._strategy.needs_time) and len(X):
@@ -599,7 +602,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         x : dict
             The features.
         **kwargs
-            For the model, if its ``predict_proba_one`` accepts them.
+            For the model, if its ``predict_proba_one`` takes them; an unknown name is an error.
 
         Returns
         -------
@@ -846,7 +849,7 @@ class CalibratedClassifier(BatchRouting, Stateful, base.Wrapper[Any], base.MiniB
         propensity : array-like of shape (n_samples,), optional
             The probability with which each label was asked for, for an `AuditedCalibrator`.
         **kwargs
-            For the model, if its ``learn_many`` accepts them.
+            For the model, if its ``learn_many`` takes them; an unknown name is an error.
 
         Raises
         ------

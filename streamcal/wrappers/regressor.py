@@ -144,7 +144,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         t : datetime or float, optional
             The time at which the sample is learned, as for `CalibratedClassifier`.
         **kwargs
-            For the model, if its ``learn_one`` accepts them.
+            For the model, if its ``learn_one`` takes them; an unknown name is an error.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         x : dict
             The features.
         **kwargs
-            For the model, if its ``predict_one`` accepts them.
+            For the model, if its ``predict_one`` takes them; an unknown name is an error.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class CalibratedRegressor(BatchRouting, Stateful, base.Wrapper[Any], base.MiniBa
         t : series or sequence of datetime or float, of shape (n_samples,)
             The time at which each sample is learned. Without it, the column that ``time`` names.
         **kwargs
-            For the model, if its ``learn_many`` accepts them.
+            For the model, if its ``learn_many`` takes them; an unknown name is an error.
 
         Raises
         ------

@@ -1,11 +1,14 @@
 """River models: their types, and which arguments their methods take, in pipelines too."""
 
 import inspect
+import sys
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from river import base, compose
 
+from streamcal._advice import did_you_mean
 from streamcal._state.clone import Cloned
 
 Features = dict[Any, Any]
@@ -13,9 +16,24 @@ Features = dict[Any, Any]
 AnyClassifier = base.Classifier | compose.Pipeline
 AnyRegressor = base.Regressor | compose.Pipeline
 
+OWN_ARGUMENTS = frozenset({"w", "t", "served", "decided", "propensity"})
+"""The extra arguments that wrappers have; where a wrapper or its model takes none, it is ignored.
+
+So one call fits wrappers in each other, and models with and without weights.
+"""
+_METHODS = (
+    *("learn_one", "predict_one", "predict_proba_one", "score_one"),
+    *("learn_many", "predict_many", "predict_proba_many"),
+)
+
 
 class Routing(Cloned):
-    """Passes to each method of the wrapped model only the extra arguments that it takes."""
+    """Passes to each method of the wrapped model only the extra arguments that it takes.
+
+    An argument that another one of its methods takes is ignored, since river's loops over a stream
+    pass the same to all methods; so are `OWN_ARGUMENTS`. Any other name is an error, except from a
+    pipeline of river: that passes what is for other steps, too, and ignores what no step takes.
+    """
 
     _accepted: dict[str, frozenset[str] | None]
     _passes_probabilities = False  # on, as those of the wrapped model
@@ -34,7 +52,24 @@ class Routing(Cloned):
         accepted = self._accepted[method]
         if accepted is None:
             return arguments
-        return {name: value for name, value in arguments.items() if name in accepted}
+        taken = {name: value for name, value in arguments.items() if name in accepted}
+        if len(taken) < len(arguments):
+            self._check_arguments(arguments)
+        return taken
+
+    def _check_arguments(self, arguments: Iterable[str]) -> None:
+        """Raise if an argument has a name that no method of the wrapper or of the model takes."""
+        others = [name for name in arguments if name not in OWN_ARGUMENTS]
+        if not others or _is_called_by_pipeline():
+            return
+        of_model = _all_arguments(self._wrapped_model)
+        unknown = [] if of_model is None else [name for name in others if name not in of_model]
+        for name in unknown:
+            known = sorted(_named_arguments(type(self)) | (of_model or frozenset()))
+            raise TypeError(
+                f"arguments of {type(self).__name__} must be among {known}, which it or the model"
+                f" takes, got {name!r}{did_you_mean(name, known)}"
+            )
 
     def _call(self, method: str, /, *inputs: Any, **arguments: Any) -> Any:
         """Call a method of the model with those of the arguments that it takes."""
@@ -80,6 +115,8 @@ def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
             accepted |= names
         return accepted
     function = getattr(type(model), method, None)
+    if function is base.Classifier.predict_one:
+        return accepted_arguments(model, "predict_proba_one")  # which gets them
     if function is None:
         return frozenset()
     parameters = inspect.signature(function).parameters.values()
@@ -88,6 +125,33 @@ def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
     if all(p.kind is not p.VAR_KEYWORD for p in parameters):
         return named
     if not isinstance(model, base.Wrapper):
-        return None
+        # Our own classifiers have the signature of river's base class, and ignore the rest.
+        return named if function.__module__.startswith("streamcal.") else None
     inside = accepted_arguments(model._wrapped_model, method)
     return None if inside is None else named | inside
+
+
+def _all_arguments(model: Any) -> frozenset[str] | None:
+    """Return the extra arguments that methods of a model take, None if one takes any."""
+    found: frozenset[str] = frozenset()
+    for method in _METHODS:
+        accepted = accepted_arguments(model, method)
+        if accepted is None:
+            return None
+        found |= accepted
+    return found
+
+
+def _named_arguments(kind: type) -> frozenset[str]:
+    """Return the extra arguments that methods of a wrapper have by name."""
+    functions = [getattr(kind, method) for method in _METHODS if hasattr(kind, method)]
+    names = {name for function in functions for name in inspect.signature(function).parameters}
+    return OWN_ARGUMENTS & names
+
+
+def _is_called_by_pipeline() -> bool:
+    """Return whether what calls this package is a pipeline of river."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("streamcal."):
+        frame = frame.f_back
+    return frame.f_globals.get("__name__") == compose.Pipeline.__module__

@@ -1,6 +1,7 @@
 """Immutable copies of wrappers with their models, for other threads and processes."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -32,7 +33,7 @@ class ModelSnapshot:
     """
 
     _model: Any
-    _mutex: Mutex = field(default_factory=Mutex, init=False)
+    _mutex: Mutex = field(default_factory=partial(Mutex, "ModelSnapshot"), init=False)
 
     def predict_one(self, x: Features, **kwargs: Any) -> Any:
         """Return what the wrapper would have predicted for a sample at that moment."""
