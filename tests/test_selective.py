@@ -200,7 +200,7 @@ def small_tests(share: float, chance: float, floor: float, *limits: int) -> Thre
 def through_state(tests: ThresholdTests) -> ThresholdTests:
     """Return tests as a state keeps them."""
     kind, parameters, state = tests.__reduce__()
-    restored = kind(*parameters)
+    restored: ThresholdTests = kind(*parameters)
     restored.restore(*state)
     return restored
 

@@ -703,7 +703,17 @@ def test_seconds_are_those_since_1970() -> None:
     assert as_seconds(datetime.min)[0] < as_seconds(datetime.max)[0]
 
 
-class Zone(tzinfo):
+class Unnamed(tzinfo):
+    """A zone that has no name."""
+
+    def dst(self, dt: datetime | None) -> None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> None:
+        return None
+
+
+class Zone(Unnamed):
     """A zone of a user: a shift, which depends on the fold, or none."""
 
     def __init__(self, minutes: float | None) -> None:
@@ -774,12 +784,12 @@ def test_each_day_of_a_year_is_counted(year: int) -> None:
 
 
 def test_the_code_of_a_zone_may_do_anything() -> None:
-    class Clears(tzinfo):
+    class Clears(Unnamed):
         def utcoffset(self, dt: datetime | None) -> timedelta:
             times.clear()
             return timedelta(0)
 
-    class Raises(tzinfo):
+    class Raises(Unnamed):
         def utcoffset(self, dt: datetime | None) -> timedelta:
             raise RuntimeError("no zone")
 
