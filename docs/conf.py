@@ -90,6 +90,7 @@ NAV = {
         "thresholds",
         "cusum",
         "decisions",
+        "asking",
         "judges",
         "serving",
         "some-labels",
