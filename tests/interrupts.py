@@ -3,13 +3,18 @@
 CPython calls signal handlers in the main thread at the beginning of a function, after a call, and
 at the jump back of a loop. A trace function is the handler at the k-th of these points within the
 package, and within what it calls of NumPy, so nothing depends on time. In between, no handler runs.
+
+What a handler raises after a call comes from this call, but what the trace function raises comes
+from the next instruction. If that is in another `with` or `try`, as at the end of a `with` that
+returns the result of a call, it is raised at the next point.
 """
 
 import dis
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -25,12 +30,17 @@ class InterruptionError(Exception):
 
 
 class _Tracer:
-    """Counts the points in the package, and calls a handler at the k-th."""
+    """Counts the points in the package, and calls a handler at the k-th.
 
-    def __init__(self, k: int | None, handler: Callable[[], Any]) -> None:
+    If that raises, it is called at the first one from the k-th on at which it may.
+    """
+
+    def __init__(self, k: int | None, handler: Callable[[], Any], *, raises: bool = False) -> None:
         self._k = k
         self._handler = handler
-        self._before: dict[FrameType, str] = {}
+        self._raises = raises
+        self.is_called = False
+        self._before: dict[FrameType, tuple[str, int]] = {}  # the last instruction, and where
         self.n_points = 0
         self.begins: list[int] = []  # the first points of calls from outside of the package
 
@@ -43,22 +53,41 @@ class _Tracer:
                 return None
             if not self._before:
                 self.begins.append(self.n_points)
-            self._before[frame] = ""
+            self._before[frame] = "", 0
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             self._pass_point()
         elif event == "opcode":
-            before = self._before.get(frame, "")
-            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            code, here = frame.f_code, frame.f_lasti
+            before, there = self._before.get(frame, ("", 0))
+            self._before[frame] = dis.opname[code.co_code[here]], here
             if before.startswith("CALL") or before == "JUMP_BACKWARD":
-                self._pass_point()
+                self._pass_point(_protection(code, there) == _protection(code, here))
         elif event == "return":
             self._before.pop(frame, None)
         return self.trace
 
-    def _pass_point(self) -> None:
+    def _pass_point(self, may_raise: bool = True) -> None:
         self.n_points += 1
-        if self.n_points - 1 == self._k:
+        if self._k is None or self.is_called or self.n_points <= self._k:
+            return
+        if may_raise or not self._raises:
+            self.is_called = True
             self._handler()
+
+
+@cache
+def _protections(code: CodeType) -> list[tuple[int, int, int]]:
+    """Return from where until where a `with` or `try` is around instructions, and its handler."""
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return [(entry.start, entry.end, entry.target) for entry in entries]
+
+
+def _protection(code: CodeType, at: int) -> int | None:
+    """Return the handler of what an instruction raises."""
+    for start, end, target in _protections(code):
+        if start <= at < end:
+            return target
+    return None
 
 
 def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseException | None:
@@ -71,12 +100,12 @@ def interrupt(call: Callable[[], Any], k: int, error: BaseException) -> BaseExce
     def handler() -> None:
         raise error
 
-    tracer = _Tracer(k, handler)
+    tracer = _Tracer(k, handler, raises=True)
     try:
         _traced(call, tracer)
     except BaseException as raised:
         return raised
-    return None if tracer.n_points > k else error
+    return None if tracer.is_called else error
 
 
 def call_inside(call: Callable[[], Any], k: int, handler: Callable[[], Any]) -> Any:

@@ -77,7 +77,7 @@ def test_each_key_forgets_by_time(max_live: Any) -> None:
     for event in events:
         if event.y == event.y:
             one_by_one.learn_one(event.key, event.score, event.y, t=event.t)
-    scores, y, _, keys, _, _, _, t, _ = zip(*events, strict=True)
+    scores, y, _, keys, _, _, _, t, *_ = zip(*events, strict=True)
     batch.learn_many(keys, scores, y, t=np.array(t))
     for key in "abcde":
         expected = pytest.approx(expected_of(events, key), abs=1e-12)

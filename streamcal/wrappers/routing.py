@@ -107,13 +107,7 @@ def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
     """
     if isinstance(model, compose.Pipeline):
         steps = list(model.steps.values()) if method == "learn_one" else [model._last_step]
-        accepted: frozenset[str] = frozenset()
-        for step in steps:
-            names = accepted_arguments(step, method)
-            if names is None:
-                return None
-            accepted |= names
-        return accepted
+        return _union([accepted_arguments(step, method) for step in steps])
     function = getattr(type(model), method, None)
     if function is base.Classifier.predict_one:
         return accepted_arguments(model, "predict_proba_one")  # which gets them
@@ -133,13 +127,13 @@ def accepted_arguments(model: Any, method: str) -> frozenset[str] | None:
 
 def _all_arguments(model: Any) -> frozenset[str] | None:
     """Return the extra arguments that methods of a model take, None if one takes any."""
-    found: frozenset[str] = frozenset()
-    for method in _METHODS:
-        accepted = accepted_arguments(model, method)
-        if accepted is None:
-            return None
-        found |= accepted
-    return found
+    return _union([accepted_arguments(model, method) for method in _METHODS])
+
+
+def _union(accepted: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """Return all of these names, None if one of these takes any."""
+    named = [names for names in accepted if names is not None]
+    return frozenset[str]().union(*named) if len(named) == len(accepted) else None
 
 
 def _named_arguments(kind: type) -> frozenset[str]:
