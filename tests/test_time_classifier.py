@@ -315,6 +315,21 @@ def test_a_new_label_learns_from_what_is_in_the_window() -> None:
     assert [s[-1] for s in model._samples] == [2_000.0, 2_100.0]
 
 
+@pytest.mark.parametrize("w", [1.0, 2.0])
+def test_a_regressor_gets_the_time_beside_any_weight(w: float) -> None:
+    class OnlyPredictsByTime(Growing):
+        def learn_one(self, x: Any, y: Any) -> None:
+            super().learn_one(x, y)
+
+        def predict_one(self, x: Any, t: Any = None) -> float:
+            return super().predict_one(x)
+
+    for regressor, times in ((Growing(), [3.0]), (OnlyPredictsByTime(), [None])):
+        model = ThresholdClassifier(regressor, labels=(0, 1), window=timedelta(days=1))
+        model.learn_one({"score": 0.5}, 1, w, t=3.0)
+        assert regressor.times == times
+
+
 def test_the_time_is_a_feature_or_given_and_the_regressor_gets_what_is_given() -> None:
     by_feature, given_t = windowed(time="moment"), windowed()
     for i in range(30):

@@ -256,11 +256,11 @@ class ThresholdClassifier(Timed, Routing, Stateful, base.Wrapper[Any], base.Clas
             a finite score are left out. In all cases nothing is learned.
         """
         w = as_weight(w)
+        if t is not None and self._takes_time:
+            kwargs["t"] = t
         given = self._route("learn_one", {**kwargs, "w": w}) if kwargs or w != 1.0 else kwargs
         order = self._order.including(y)
         moment = moment_of(self, x, t, self.time)
-        if t is not None and self._takes_time:
-            kwargs["t"] = t
         score = self._score(x, {})
         self._update_thresholds()
         now = self._now if moment.seconds < self._now else moment.seconds
