@@ -78,6 +78,7 @@ class _Tracer:
 @cache
 def _protections(code: CodeType) -> list[tuple[int, int, int]]:
     """Return from where until where a `with` or `try` is around instructions, and its handler."""
+    # Nothing public reads this table, and the stubs of `dis` do not have what does.
     entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
     return [(entry.start, entry.end, entry.target) for entry in entries]
 

@@ -197,6 +197,15 @@ class Case:
 CASES: dict[type, Case] = {}
 
 
+def taught(kind: type, n_acts: int = 25) -> tuple[Case, Any, list[Any]]:
+    """Return the case of a class, an instance after random acts, and what these hold."""
+    case, draw = cases()[kind], Draw((kind.__name__, 1))
+    instance, held = case.make(draw), list[Any]()
+    for _ in range(n_acts):
+        draw.pick(case.acts)(draw, instance, held)
+    return case, instance, held
+
+
 class FaultError(AssertionError):
     """A program failed; the message has the call that repeats it."""
 

@@ -11,6 +11,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,8 @@ def check_acts(case: Any, outer: Any, inner: Any, instance: Any, held: list[Any]
     def start() -> tuple[Any, Callable[[], Any], Handler]:
         twin, kept = copy.deepcopy((instance, held))
         also_kept = list(kept)
-        call = lambda: outer(programs.Draw("outer"), twin, kept)  # noqa: E731
-        return twin, call, Handler(lambda: inner(programs.Draw("inner"), twin, also_kept))
+        handler = Handler(lambda: inner(programs.Draw("inner"), twin, also_kept))
+        return twin, lambda: outer(programs.Draw("outer"), twin, kept), handler
 
     def state_at(k: int) -> tuple[Any, bool]:
         twin, call, handler = start()
@@ -98,11 +99,7 @@ def check_acts(case: Any, outer: Any, inner: Any, instance: Any, held: list[Any]
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_a_call_inside_a_call_is_before_or_after_it_or_refused(kind: type) -> None:
-    case = programs.cases()[kind]
-    draw = programs.Draw((kind.__name__, 1))
-    instance, held = case.make(draw), list[Any]()
-    for _ in range(25):
-        draw.pick(case.acts)(draw, instance, held)
+    case, instance, held = programs.taught(kind)
     loops = LOOPS.get(kind, ())
     acts = [act for act in dict.fromkeys(case.acts) if act.__name__ not in loops]
     made = Counter[str]()
@@ -115,11 +112,7 @@ def test_a_call_inside_a_call_is_before_or_after_it_or_refused(kind: type) -> No
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_who_only_asks_inside_a_call_changes_nothing(kind: type) -> None:
-    case = programs.cases()[kind]
-    draw = programs.Draw((kind.__name__, 1))
-    instance, held = case.make(draw), list[Any]()
-    for _ in range(10):
-        draw.pick(case.acts)(draw, instance, held)
+    case, instance, held = programs.taught(kind, 10)
 
     def ask(_: programs.Draw, twin: Any, held: list[Any]) -> None:
         case.ask(twin)
@@ -240,11 +233,9 @@ def test_what_is_learned_inside_a_save_is_saved_later(inner: Any, tmp_path: Path
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_threads_wait_for_a_call_in_which_another_is_refused(keyed: bool) -> None:
-    calibrator: Any = SegmentCalibrator(["a"])
-    learn = lambda: calibrator.learn_one(0.5, 1, x={"a": 1})  # noqa: E731
-    if keyed:
-        calibrator = KeyedCalibrator(PlattCalibrator())
-        learn = lambda: calibrator.learn_one("k", 0.5, 1)  # noqa: E731
+    calibrator: Any = KeyedCalibrator(PlattCalibrator()) if keyed else SegmentCalibrator(["a"])
+    sample: tuple[Any, ...] = ("k", 0.5, 1) if keyed else (0.5, 1)
+    learn = partial(calibrator.learn_one, *sample, x=None if keyed else {"a": 1})
     learn()
     n_points, _ = points_of(learn)
     done, counts = threading.Event(), [0, 0]

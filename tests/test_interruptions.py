@@ -104,11 +104,7 @@ def check_act(case: Any, act: Callable[..., Any], instance: Any, held: list[Any]
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_a_sample_is_learned_whole_or_not_at_all(kind: type) -> None:
-    case = programs.cases()[kind]
-    draw = programs.Draw((kind.__name__, 1))
-    instance, held = case.make(draw), list[Any]()
-    for _ in range(25):
-        draw.pick(case.acts)(draw, instance, held)
+    case, instance, held = programs.taught(kind)
     for act in dict.fromkeys(case.acts):
         if act.__name__ not in LOOPS.get(kind, ()):
             check_act(case, act, instance, held)

@@ -167,8 +167,8 @@ class EventBatch:
                 if served is None:
                     served = keyed.serve_one(event.key, float(event.score), x=event.x)
                 if self._all.sampler is not None and _is_open(event):
-                    audit = self._audit(self._all.sampler, join, event, served.value)
-                    event, asked = event._replace(propensity=audit.propensity), audit.asked
+                    propensity, asked = self._audit(self._all.sampler, join, event, served.value)
+                    event = event._replace(propensity=propensity)
                     self.asked[end - 1 - self._offset] = bool(asked)
             values.append(math.nan if served is None else served.value)
             n_duplicates = join.n_duplicates
@@ -201,13 +201,16 @@ class EventBatch:
 
     def _audit(
         self, sampler: "AuditSampler", join: LabelJoin, event: Event, p: float
-    ) -> "_Audited":
-        """Return the propensity of a served event, and whether its label is asked for."""
+    ) -> tuple[float, bool | None]:
+        """Return the propensity of a served event, and whether its label is asked for.
+
+        None: no sampler has decided that.
+        """
         first = join.find(event.id)  # a retry has its answer, also if the sampler has forgotten it
         if first is not None and first.propensity is not None:
-            return _Audited(first.propensity, first.asked)
+            return first.propensity, first.asked
         ask, propensity = sampler.audit_one(event.id, p, event.x)
-        return _Audited(propensity, ask)
+        return propensity, ask
 
 
 def reader_of(source: Any) -> Callable[[int, int], Any]:
@@ -274,13 +277,6 @@ def _served_before(join: LabelJoin, event: Event) -> Prediction | None:
         return None
     same = (first.score, first.key, first.x) == (event.score, event.key, event.x)
     return first.served if same else None
-
-
-class _Audited(NamedTuple):
-    """The propensity of an event, and whether its label is asked for; None: by no sampler."""
-
-    propensity: float
-    asked: bool | None
 
 
 class _Rules(NamedTuple):

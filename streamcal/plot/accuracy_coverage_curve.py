@@ -211,50 +211,23 @@ def curve_of(
     """
     right, certainty = answers
     n = len(right)
-    if w is not None:
-        assert target is None, "targets are for samples without weights"
-        return _weighted_curve_of(right, certainty, w, name, level)
     order = np.argsort(-certainty, kind="stable")
-    ranked = certainty[order]
+    ranked, w_ranked = certainty[order], np.ones(n) if w is None else w[order]
     counts = np.append(np.flatnonzero(np.diff(ranked)), n - 1) + 1
     counts = counts[_some_of(counts)]
-    hits, sums = (np.cumsum(each)[counts - 1] for each in (right[order], ranked))
+    columns = (w_ranked, w_ranked * right[order], w_ranked * ranked, w_ranked**2)
+    weight, hits, sums, squares = (np.cumsum(each)[counts - 1] for each in columns)
+    accuracy, expected = (np.minimum(each / weight, 1.0) for each in (hits, sums))  # rounded
     lower = upper = given = None
     if level is not None:
-        lower, upper = share_band(hits, counts.astype(np.float64), level)
+        scale = weight / squares  # 1 without weights
+        effective = scale * weight
+        lower, upper = share_band(np.minimum(scale * hits, effective), effective, level)
     if target is not None:
+        assert w is None, "targets are for samples without weights"
         given = answers_under(answers, target)
     return AccuracyCoverageCurve(
-        *(counts / n, hits / counts, sums / counts, ranked[counts - 1]),
-        n,
-        name,
-        lower,
-        upper,
-        given,
-    )
-
-
-def _weighted_curve_of(
-    right: Array, certainty: Array, w: Array, name: str | None, level: float | None
-) -> AccuracyCoverageCurve:
-    n = len(right)
-    order = np.argsort(-certainty, kind="stable")
-    ranked, w = certainty[order], w[order]
-    counts = np.append(np.flatnonzero(np.diff(ranked)), n - 1) + 1
-    counts = counts[_some_of(counts)]
-    sums = (np.cumsum(each)[counts - 1] for each in (w, w * right[order], w * ranked, w * w))
-    weight, hits, expected, squares = sums
-    accuracy = np.minimum(hits / weight, 1.0)
-    lower = upper = None
-    if level is not None:
-        effective = weight**2 / squares
-        lower, upper = share_band(accuracy * effective, effective, level)
-    return AccuracyCoverageCurve(
-        *(weight / weight[-1], accuracy, np.minimum(expected / weight, 1.0), ranked[counts - 1]),
-        n,
-        name,
-        lower,
-        upper,
+        *(weight / weight[-1], accuracy, expected, ranked[counts - 1]), n, name, lower, upper, given
     )
 
 
